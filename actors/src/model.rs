@@ -1,0 +1,24 @@
+//! Plain data: specs, names, states, events. No behaviour beyond their own grammar.
+
+mod builder;
+mod end;
+mod event;
+mod fingerprint;
+mod name;
+mod spec;
+mod view;
+
+pub use builder::{AgentSpecBuilder, CitySpecBuilder};
+pub use end::{
+    AgentEnd, EndClass, EndKind, ExitStatus, FailureClass, StartCause, StartFailure, StopReason,
+};
+pub use event::{Event, EventDraft, millis};
+pub use fingerprint::{Fingerprint, canonical_hash, sha256_hex};
+pub use name::{AgentName, CityName, NameError, RunToken, SessionName};
+pub use spec::{
+    AgentSpec, CitySpec, Command, Daemon, Launch, RestartLimit, RestartType, SpecError, Stdin,
+};
+pub use view::{
+    AgentState, CityInfo, CityStatus, CityView, ConfigState, ConfigView, InstanceView, MachineView,
+    StopSummary,
+};

@@ -1,0 +1,202 @@
+//! How runs begin and end.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::name::RunToken;
+
+/// What the kernel, or the provider, said about the end of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitStatus {
+    /// It exited with this code.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// It ended; nobody can say how any more.
+    Unknown,
+    /// Its session is gone without a trace.
+    Vanished,
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::Unknown => f.write_str("ended, status unknown"),
+            Self::Vanished => f.write_str("session vanished"),
+        }
+    }
+}
+
+/// Why a run was started (`cause` of `agent.started`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StartCause {
+    /// First start of the slot.
+    Initial,
+    /// The run before crashed or failed to start.
+    Crash,
+    /// The run before exited with 0.
+    Exit,
+    /// Its config changed.
+    Drift,
+    /// A user asked.
+    User,
+    /// The quarantine ran out.
+    Expiry,
+    /// The backend of the run before died.
+    ProviderLost,
+}
+
+/// Why gc ended a run (`reason` of `agent.stopped`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StopReason {
+    /// Its config changed; a successor follows.
+    Drift,
+    /// Nobody wants it any more.
+    Orphan,
+    /// It, or its city, was suspended.
+    Suspended,
+    /// A user asked.
+    User,
+    /// The city stops.
+    Shutdown,
+}
+
+impl StopReason {
+    /// The word used in events and metadata.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Drift => "drift",
+            Self::Orphan => "orphan",
+            Self::Suspended => "suspended",
+            Self::User => "user",
+            Self::Shutdown => "shutdown",
+        }
+    }
+
+    /// Reads the word back, e.g. from a stop intent left in a session's metadata.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [
+            Self::Drift,
+            Self::Orphan,
+            Self::Suspended,
+            Self::User,
+            Self::Shutdown,
+        ]
+        .into_iter()
+        .find(|reason| reason.as_str() == word)
+    }
+}
+
+/// Which side a failed start is blamed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// The agent's own: bad directory, missing program, dead before ready. Charged.
+    Agent,
+    /// The backend's: unreachable, name taken. Not charged, retried for ever.
+    Provider,
+}
+
+/// A start that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{stage}: {detail}")]
+pub struct StartFailure {
+    /// The step that failed, e.g. `spawn` or `work_dir`.
+    pub stage: &'static str,
+    /// Who is to blame.
+    pub class: FailureClass,
+    /// What went wrong, for a person.
+    pub detail: String,
+}
+
+/// How one run ended. Carried by a Worker to its CitySupervisor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("run {token} ended: {how}")]
+pub struct AgentEnd {
+    /// The run.
+    pub token: RunToken,
+    /// What happened.
+    pub how: EndKind,
+    /// From its start (or the attempt's) to its end.
+    pub uptime: Duration,
+    /// Last lines of output, if any were kept.
+    pub tail: String,
+}
+
+/// The ways a run can end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndKind {
+    /// On its own.
+    Exited(ExitStatus),
+    /// By gc or a user.
+    Stopped {
+        /// Why.
+        reason: StopReason,
+        /// What the process said, if it was seen to end.
+        status: Option<ExitStatus>,
+        /// It did not react to the interrupt in time.
+        forced: bool,
+    },
+    /// It never began.
+    StartFailed(StartFailure),
+    /// The backend died and took it along.
+    ProviderLost,
+}
+
+impl fmt::Display for EndKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => status.fmt(f),
+            Self::Stopped { reason, .. } => write!(f, "stopped ({})", reason.as_str()),
+            Self::StartFailed(failure) => failure.fmt(f),
+            Self::ProviderLost => f.write_str("provider lost"),
+        }
+    }
+}
+
+/// Classes of ends (patrol.md 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndClass {
+    /// Caused by gc or a user.
+    Planned,
+    /// Everything unplanned but a clean exit.
+    Crash,
+    /// Exit 0 that nobody asked for.
+    Clean,
+    /// The whole backend died.
+    ProviderLost,
+    /// The start failed through the agent.
+    SpawnFailure,
+    /// The start failed through the backend.
+    ProviderFailure,
+}
+
+impl AgentEnd {
+    /// The class that decides about charge and restart.
+    #[must_use]
+    pub fn class(&self) -> EndClass {
+        match &self.how {
+            EndKind::Stopped { .. } => EndClass::Planned,
+            EndKind::Exited(ExitStatus::Code(0)) => EndClass::Clean,
+            EndKind::Exited(_) => EndClass::Crash,
+            EndKind::ProviderLost => EndClass::ProviderLost,
+            EndKind::StartFailed(failure) => match failure.class {
+                FailureClass::Agent => EndClass::SpawnFailure,
+                FailureClass::Provider => EndClass::ProviderFailure,
+            },
+        }
+    }
+}

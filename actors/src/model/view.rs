@@ -1,0 +1,264 @@
+//! Read-outs: what supervisors answer when asked how things are. Serialised as they are shown.
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::event::millis;
+use super::name::{AgentName, CityName, RunToken, SessionName};
+use crate::ports::Diagnostic;
+
+/// The state word of an instance (cli.md 5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AgentState {
+    /// A run is being started.
+    Starting,
+    /// A run is up.
+    Running,
+    /// A planned stop is under way.
+    Stopping,
+    /// Not running; the next plan decides.
+    Stopped,
+    /// Waiting before the next automatic restart.
+    Backoff,
+    /// Crash loop: not restarted before its expiry.
+    Quarantined,
+    /// Held back by the user.
+    Suspended,
+    /// Ended, and its restart type asks for no successor.
+    Done,
+}
+
+impl AgentState {
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Backoff => "backoff",
+            Self::Quarantined => "quarantined",
+            Self::Suspended => "suspended",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// One slot, with or without a live run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InstanceView {
+    /// Last part of the name.
+    pub name: String,
+    /// Full name, unique in the city.
+    pub qualified_name: AgentName,
+    /// State word.
+    pub state: AgentState,
+    /// Why it is in that state, for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// A process is alive.
+    pub running: bool,
+    /// Held back by the user.
+    pub suspended: bool,
+    /// Name of its session.
+    pub session: SessionName,
+    /// The current run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<RunToken>,
+    /// Count of runs.
+    pub generation: u64,
+    /// Process id of the current run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Age of the current run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uptime_ms: Option<u64>,
+    /// Charged ends in the window.
+    pub restarts_in_window: u32,
+    /// Charged ends that mean quarantine; zero never does.
+    pub max_restarts: u32,
+    /// The window.
+    pub restart_window_ms: u64,
+    /// End of the quarantine.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "millis::option"
+    )]
+    pub quarantined_until: Option<DateTime<Utc>>,
+    /// When the next automatic restart is due.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "millis::option"
+    )]
+    pub retry_at: Option<DateTime<Utc>>,
+    /// How the last unplanned end came about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// Where a city's config stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfigState {
+    /// What is on disk is in force.
+    Ok,
+    /// What is on disk has errors; the version before is in force.
+    Stale,
+    /// What is on disk needs a restart of the city; the version before is in force.
+    Refused,
+}
+
+/// The config in force, and what is wrong with the one on disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigView {
+    /// Revision in force.
+    pub revision: String,
+    /// When it was loaded.
+    #[serde(with = "millis")]
+    pub loaded_at: DateTime<Utc>,
+    /// Where it stands.
+    pub state: ConfigState,
+    /// Problems of the version on disk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A running city as it sees itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CityView {
+    /// Its name.
+    pub name: CityName,
+    /// Its root.
+    pub path: PathBuf,
+    /// Name of the session provider.
+    pub provider: String,
+    /// No agent may run.
+    pub suspended: bool,
+    /// Seconds since this city actor started.
+    pub uptime_sec: u64,
+    /// When the last tick completed.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "millis::option"
+    )]
+    pub last_tick_at: Option<DateTime<Utc>>,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_tick_ms: Option<u64>,
+    /// Patrol periods dropped because a tick took too long.
+    pub ticks_missed: u64,
+    /// Config in force.
+    pub config: ConfigView,
+    /// Slots in config order, then what is on its way out.
+    pub instances: Vec<InstanceView>,
+    /// Sessions on the same backend that are not ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_sessions: Vec<String>,
+    /// What is not as it should be, for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<String>,
+}
+
+/// Where a registered city stands (supervisor.md 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CityStatus {
+    /// Waiting for a start slot.
+    Pending,
+    /// Lock, config and ports.
+    LoadingConfig,
+    /// Taking over what runs already.
+    AdoptingSessions,
+    /// First plan under way.
+    StartingAgents,
+    /// Loop active.
+    Running,
+    /// Graceful stop under way.
+    Stopping,
+    /// Stopped for good.
+    Stopped,
+    /// The start failed; retried.
+    InitFailed,
+    /// The city actor died; retried.
+    Crashed,
+}
+
+impl CityStatus {
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::LoadingConfig => "loading_config",
+            Self::AdoptingSessions => "adopting_sessions",
+            Self::StartingAgents => "starting_agents",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::InitFailed => "init_failed",
+            Self::Crashed => "crashed",
+        }
+    }
+}
+
+/// One city as the machine sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CityInfo {
+    /// Its name.
+    pub name: CityName,
+    /// Its root.
+    pub path: PathBuf,
+    /// Its loop is active.
+    pub running: bool,
+    /// Status word.
+    pub status: CityStatus,
+    /// Why it is not running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Start phases passed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases_completed: Vec<String>,
+    /// Crashes since it last ran for ten minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_count: Option<u32>,
+    /// When it is tried again.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "millis::option"
+    )]
+    pub next_retry_at: Option<DateTime<Utc>>,
+}
+
+/// The machine as it sees itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineView {
+    /// When it started.
+    #[serde(with = "millis")]
+    pub started_at: DateTime<Utc>,
+    /// All cities were attempted at least once.
+    pub ready: bool,
+    /// Why the registry cannot be read, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry_error: Option<String>,
+    /// Its cities, sorted by name.
+    pub cities: Vec<CityInfo>,
+}
+
+/// What a graceful stop did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopSummary {
+    /// Agents that were asked to leave.
+    pub interrupted: usize,
+    /// Agents that had to be killed.
+    pub killed: Vec<AgentName>,
+}

@@ -1,0 +1,50 @@
+//! The traits through which the tree sees the world.
+//!
+//! Object-safe and held as `Arc<dyn …>`, since configuration picks the adapter. A call may be
+//! slow or hang: the caller brings the deadline. Dropping a future or a port never ends a session.
+
+mod cities;
+mod clock;
+mod desired;
+mod journal;
+mod sessions;
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use cities::{Cities, CityEntry, OpenError, Opened, Registered};
+pub use clock::{Clock, Tokens};
+pub use desired::{Desired, Diagnostic, LoadError, Related};
+pub use journal::{EventStream, Journal, JournalError};
+pub use sessions::{
+    Caps, Facts, Fence, Listing, Note, SessionError, SessionEvent, SessionEventKind, SessionEvents,
+    Sessions, StartSpec, Started, Stopped,
+};
+
+/// What every port call returns: a boxed future, so that ports stay object-safe.
+pub type PortFuture<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
+
+/// The ports of one city.
+#[derive(Clone)]
+pub struct CityPorts {
+    /// Where agents run.
+    pub sessions: Arc<dyn Sessions>,
+    /// Where events go.
+    pub journal: Arc<dyn Journal>,
+    /// Where the config comes from.
+    pub desired: Arc<dyn Desired>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Fresh run tokens.
+    pub tokens: Arc<dyn Tokens>,
+    /// Whatever must live as long as the city is hosted here, such as its lock.
+    pub held: Arc<dyn Any + Send + Sync>,
+}
+
+impl std::fmt::Debug for CityPorts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CityPorts").finish_non_exhaustive()
+    }
+}

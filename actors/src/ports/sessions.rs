@@ -1,0 +1,221 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::mpsc;
+
+use super::PortFuture;
+use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName, StartFailure};
+
+/// Runs sessions (sessions.md 1).
+///
+/// "Cannot observe" is an error, never "dead". Events are hints, a listing is the truth. Nothing
+/// without this city's mark and a token is signalled or deleted. Calls may run concurrently; the
+/// adapter serialises them per name.
+pub trait Sessions: Send + Sync + 'static {
+    /// Word for the provider in config and status, e.g. `subprocess`.
+    fn provider(&self) -> &str;
+
+    /// What it can do.
+    fn caps(&self) -> Caps;
+
+    /// Launches the run. An owned dead session of that name is replaced. On error, or when the
+    /// future is dropped, nothing is left behind.
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>)
+    -> PortFuture<'_, Started, StartFailure>;
+
+    /// Ends the session with all its processes. `Ok` means that none with that token is left.
+    /// Stopping a missing session succeeds.
+    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError>;
+
+    /// Sends Ctrl-C / SIGINT once and does not wait. `false`: there is no such session.
+    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError>;
+
+    /// Every session of this backend, with facts, in one batch.
+    fn snapshot(&self) -> PortFuture<'_, Listing, SessionError>;
+
+    /// The last `lines` lines of output; works on a dead session too.
+    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError>;
+
+    /// Sets (`Some`) or removes (`None`) one entry of the session's metadata.
+    fn set_note(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        note: Note,
+        value: Option<String>,
+    ) -> PortFuture<'_, (), SessionError>;
+
+    /// Exits and other events from now on. Exactly one exit per token, never lost.
+    fn subscribe(&self) -> SessionEvents;
+}
+
+/// Stream of session events; see [`Sessions::subscribe`].
+pub type SessionEvents = mpsc::UnboundedReceiver<SessionEvent>;
+
+/// Abilities of a provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caps {
+    /// Exits are pushed, not polled.
+    pub exit_push: bool,
+    /// Output can be read.
+    pub log: bool,
+    /// Last activity is known.
+    pub activity: bool,
+    /// Sessions outlive the supervisor.
+    pub survives: bool,
+}
+
+/// Everything a provider needs to start one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StartSpec {
+    /// Name of the session.
+    pub session: SessionName,
+    /// Qualified instance name (`GC_AGENT`).
+    pub agent: AgentName,
+    /// Count of runs of this instance, from 1.
+    pub generation: u64,
+    /// What to run.
+    pub launch: Arc<Launch>,
+    /// Metadata set together with the launch; dies with the session.
+    pub notes: BTreeMap<Note, String>,
+}
+
+/// Keys of session metadata the tree uses. Ownership (`GC_CITY`, `GC_AGENT`, `GC_SESSION_ID`) is
+/// the adapter's own business.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Note {
+    /// Count of runs of this instance.
+    Generation,
+    /// Fingerprint the run was started with.
+    ConfigHash,
+    /// Its parts, as JSON.
+    ConfigHashFields,
+    /// A planned stop is under way, and why.
+    StopIntent,
+}
+
+impl Note {
+    /// All keys.
+    pub const ALL: [Self; 4] = [
+        Self::Generation,
+        Self::ConfigHash,
+        Self::ConfigHashFields,
+        Self::StopIntent,
+    ];
+
+    /// The key as stored.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Generation => "generation",
+            Self::ConfigHash => "config_hash",
+            Self::ConfigHashFields => "config_hash_fields",
+            Self::StopIntent => "GC_STOP_INTENT",
+        }
+    }
+
+    /// The key behind a stored name.
+    #[must_use]
+    pub fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|note| note.key() == key)
+    }
+}
+
+/// A run that began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Started {
+    /// Process id of the leader.
+    pub pid: Option<u32>,
+}
+
+/// Which run a call may touch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fence {
+    /// Only this one.
+    Token(RunToken),
+    /// Whichever owned run holds the name.
+    Any,
+}
+
+/// What a stop found and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// There was nothing to stop.
+    Absent,
+    /// All processes left on the polite signal, or had left already.
+    Clean,
+    /// At least one had to be killed.
+    Forced,
+}
+
+/// Sessions of one backend.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Listing {
+    /// Owned sessions, live or dead.
+    pub owned: Vec<Facts>,
+    /// Names of sessions that are not ours. Never touched.
+    pub foreign: Vec<String>,
+}
+
+/// What a listing says of an owned session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// Its name.
+    pub session: SessionName,
+    /// The instance it was started for.
+    pub agent: AgentName,
+    /// Its run.
+    pub token: RunToken,
+    /// The leader has not exited.
+    pub live: bool,
+    /// Process id of the leader.
+    pub pid: Option<u32>,
+    /// When the run began.
+    pub started_at: DateTime<Utc>,
+    /// Last output, never before the start; `None` if unknown.
+    pub last_activity: Option<DateTime<Utc>>,
+    /// Metadata.
+    pub notes: BTreeMap<Note, String>,
+}
+
+/// Something happened to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionEvent {
+    /// Its name.
+    pub session: SessionName,
+    /// Its run.
+    pub token: RunToken,
+    /// What.
+    pub kind: SessionEventKind,
+}
+
+/// Kinds of session events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionEventKind {
+    /// The leader ended.
+    Exited(ExitStatus),
+}
+
+/// A call that did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// No such session.
+    #[error("no such session")]
+    NotFound,
+    /// The session belongs to another run; nothing was touched.
+    #[error("session belongs to another run")]
+    Fenced,
+    /// The provider cannot do this.
+    #[error("not supported by this provider: {0}")]
+    Unsupported(&'static str),
+    /// The backend did not answer in time; its state is unknown.
+    #[error("timed out")]
+    Timeout,
+    /// The backend failed; its state is unknown.
+    #[error("{0}")]
+    Backend(String),
+}

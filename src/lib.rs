@@ -1,0 +1,4 @@
+//! gc: an Erlang/OTP-style supervisor for fleets of coding agents.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+pub use gascity_actors::{model, ports};
