@@ -1,6 +1,20 @@
 //! The supervision tree of gc and every decision it takes.
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod city;
+mod handle;
+mod machine;
+mod mailbox;
+pub mod memory;
 pub mod model;
+pub mod policy;
 pub mod ports;
+mod tracker;
+mod tree;
+mod worker;
+
+pub use city::{ReloadOutcome, StopMode};
+pub use handle::{AskError, CityRef, Machine, MachineRef};
+pub use machine::{MachinePorts, MachineSettings, Reconciled};
+pub use tree::{Handling, Kind, Node, Tree, age};

@@ -19,8 +19,8 @@ pub use clock::{Clock, Tokens};
 pub use desired::{Desired, Diagnostic, LoadError, Related};
 pub use journal::{EventStream, Journal, JournalError};
 pub use sessions::{
-    Caps, Facts, Fence, Listing, Note, SessionError, SessionEvent, SessionEventKind, SessionEvents,
-    Sessions, StartSpec, Started, Stopped,
+    Caps, Facts, Fence, Listing, Liveness, Note, SessionError, SessionEvent, SessionEventKind,
+    SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 
 /// What every port call returns: a boxed future, so that ports stay object-safe.

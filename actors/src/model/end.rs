@@ -200,3 +200,20 @@ impl AgentEnd {
         }
     }
 }
+
+impl AgentEnd {
+    /// One line for a person: how it ended and, if it said something, its last words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let last_words = self
+            .tail
+            .lines()
+            .rev()
+            .map(str::trim)
+            .find(|line| !line.is_empty());
+        match last_words {
+            Some(words) => format!("{}: {words}", self.how),
+            None => self.how.to_string(),
+        }
+    }
+}

@@ -237,6 +237,9 @@ pub struct CityInfo {
         with = "millis::option"
     )]
     pub next_retry_at: Option<DateTime<Utc>>,
+    /// What its stop did, once it is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<StopSummary>,
 }
 
 /// The machine as it sees itself.
@@ -247,6 +250,8 @@ pub struct MachineView {
     pub started_at: DateTime<Utc>,
     /// All cities were attempted at least once.
     pub ready: bool,
+    /// The registry was read at least once.
+    pub registry_read: bool,
     /// Why the registry cannot be read, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry_error: Option<String>,

@@ -34,6 +34,13 @@ pub trait Sessions: Send + Sync + 'static {
     /// Every session of this backend, with facts, in one batch.
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError>;
 
+    /// Whether the run's leader still lives. Cheap; asked when a notification may have been lost.
+    fn liveness(
+        &self,
+        name: SessionName,
+        token: RunToken,
+    ) -> PortFuture<'_, Liveness, SessionError>;
+
     /// The last `lines` lines of output; works on a dead session too.
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError>;
 
@@ -137,6 +144,20 @@ pub enum Fence {
     Token(RunToken),
     /// Whichever owned run holds the name.
     Any,
+}
+
+/// Whether a run still goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Liveness {
+    /// Its leader lives.
+    Live {
+        /// Process id of the leader.
+        pid: Option<u32>,
+    },
+    /// Its leader ended; the session is still there.
+    Dead(ExitStatus),
+    /// There is no session of that run.
+    Absent,
 }
 
 /// What a stop found and did.

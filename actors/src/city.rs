@@ -1,0 +1,414 @@
+//! CitySupervisor: one per city. Keeps a slot for each instance, starts and stops their Workers,
+//! and decides what follows when one ends.
+//!
+//! Handlers never wait for the world: listings, loads and sweeps run in tasks that report back.
+
+mod config;
+mod events;
+mod launch;
+mod patrol;
+mod shutdown;
+mod slots;
+mod view;
+
+use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use self::config::ConfigStatus;
+use self::shutdown::Shutdown;
+use self::slots::Slots;
+use crate::machine::MachineMsg;
+use crate::mailbox::{Addr, Gauge, Timer};
+use crate::model::{
+    AgentEnd, AgentName, CitySpec, CityStatus, CityView, EventDraft, RunToken, StopSummary,
+};
+use crate::policy::{TickGate, Trigger};
+use crate::ports::{CityPorts, Listing, LoadError, SessionError, SessionEvent};
+use crate::tracker::{Tracker, TrackerArgs, TrackerMsg};
+use crate::tree::Node;
+use crate::worker::{Report, WorkerShared, WorkerState};
+
+pub use config::ReloadOutcome;
+
+/// Interrupts in flight at once during a shutdown.
+const INTERRUPTS: usize = 16;
+/// Failures of one internal child within [`CHILD_WINDOW`] that are too many.
+const CHILD_FAILURES: usize = 5;
+const CHILD_WINDOW: Duration = Duration::from_secs(60);
+
+/// How a city, or the whole machine, is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopMode {
+    /// Interrupt, wait the grace, force.
+    Graceful,
+    /// No grace.
+    Force,
+    /// Leave the agents running for the next supervisor to adopt.
+    Detach,
+}
+
+/// What a [`CitySupervisor`] can be told.
+#[derive(Debug)]
+pub(crate) enum CityMsg {
+    /// The sessions, for adoption and for each tick.
+    Listed {
+        as_of: Instant,
+        result: Result<Listing, SessionError>,
+    },
+    /// Reconcile.
+    Tick(Trigger),
+    /// Load the config, and say what came of it.
+    Reload(Option<RpcReplyPort<ReloadOutcome>>),
+    /// The config was loaded.
+    Loaded(
+        Result<Arc<CitySpec>, LoadError>,
+        Option<RpcReplyPort<ReloadOutcome>>,
+    ),
+    /// The provider saw something.
+    Session(SessionEvent),
+    /// A Worker tells of its run.
+    Report {
+        agent: AgentName,
+        token: RunToken,
+        report: Report,
+    },
+    /// A Worker could not even be spawned.
+    Unspawned { agent: AgentName, end: AgentEnd },
+    /// A slot's delay is over.
+    Due(AgentName),
+    /// End the city.
+    Stop {
+        mode: StopMode,
+        reply: Option<RpcReplyPort<StopSummary>>,
+    },
+    /// The grace of the shutdown is over.
+    GraceOver,
+    /// Leftovers were swept; the journal is flushed.
+    Swept,
+    /// How are things?
+    View(RpcReplyPort<CityView>),
+    /// The city and everything below it.
+    Tree(RpcReplyPort<Node>),
+    /// Panic here (`None`), or in the child of that name: for fault drills.
+    Crash(Option<String>, RpcReplyPort<bool>),
+}
+
+impl CityMsg {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Listed { .. } => "Listed",
+            Self::Tick(_) => "Tick",
+            Self::Reload(_) => "Reload",
+            Self::Loaded(..) => "Loaded",
+            Self::Session(_) => "Session",
+            Self::Report { .. } => "Report",
+            Self::Unspawned { .. } => "Unspawned",
+            Self::Due(_) => "Due",
+            Self::Stop { .. } => "Stop",
+            Self::GraceOver => "GraceOver",
+            Self::Swept => "Swept",
+            Self::View(_) => "View",
+            Self::Tree(_) => "Tree",
+            Self::Crash(..) => "Crash",
+        }
+    }
+}
+
+/// Everything a [`CitySupervisor`] is born with.
+#[derive(Debug)]
+pub(crate) struct CityArgs {
+    pub(crate) machine: Addr<MachineMsg>,
+    pub(crate) gauge: Arc<Gauge>,
+    /// Key of the city at its machine.
+    pub(crate) path: PathBuf,
+    pub(crate) spec: Arc<CitySpec>,
+    pub(crate) ports: Arc<CityPorts>,
+    /// For `controller.started`.
+    pub(crate) version: Arc<str>,
+    pub(crate) mode: Arc<str>,
+}
+
+/// The city could not begin; nothing was started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct InitFailed(pub(crate) String);
+
+/// Where the city stands.
+#[derive(Debug)]
+enum Stage {
+    /// Before the first plan: nothing is started until it is known what runs.
+    Adopting,
+    /// The first plan is under way; agents without a result yet.
+    Starting(HashSet<AgentName>),
+    Running,
+    Stopping(Shutdown),
+}
+
+/// State of a [`CitySupervisor`].
+#[derive(Debug)]
+pub(crate) struct CityState {
+    args: CityArgs,
+    me: Addr<CityMsg>,
+    shared: Arc<WorkerShared>,
+    stage: Stage,
+    slots: Slots,
+    /// Slots waiting for a start permit.
+    queue: VecDeque<AgentName>,
+    starting: usize,
+    gate: TickGate,
+    tick_timer: Option<Timer>,
+    config: ConfigStatus,
+    tracker: Option<Addr<TrackerMsg>>,
+    tracker_failures: Vec<Instant>,
+    began: Instant,
+    began_at: DateTime<Utc>,
+    last_tick: Option<(DateTime<Utc>, Duration)>,
+    foreign: Vec<String>,
+    /// Why the last listing failed.
+    blind: Option<String>,
+    /// Event streams of the ports, fed into the mailbox for as long as this actor lives.
+    pumps: Vec<Timer>,
+    /// Ended as asked; anything else is a crash.
+    pub(crate) stopped: bool,
+}
+
+/// The actor; all state is in [`CityState`].
+#[derive(Debug)]
+pub(crate) struct CitySupervisor;
+
+impl Actor for CitySupervisor {
+    type Msg = CityMsg;
+    type State = CityState;
+    type Arguments = CityArgs;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<CityMsg>,
+        args: CityArgs,
+    ) -> Result<CityState, ActorProcessingErr> {
+        let me = Addr::new(me, args.gauge.clone());
+        let (now, wall) = (args.ports.clock.now(), args.ports.clock.wall());
+        let shared = WorkerShared {
+            city: me.clone(),
+            ports: args.ports.clone(),
+            interrupts: Semaphore::new(INTERRUPTS),
+            forces: Semaphore::new(args.spec.daemon.stop_parallelism),
+        };
+        Ok(CityState {
+            me,
+            shared: Arc::new(shared),
+            stage: Stage::Adopting,
+            slots: Slots::default(),
+            queue: VecDeque::new(),
+            starting: 0,
+            gate: TickGate::new(now),
+            tick_timer: None,
+            config: ConfigStatus::loaded(wall),
+            tracker: None,
+            tracker_failures: Vec::new(),
+            began: now,
+            began_at: wall,
+            last_tick: None,
+            foreign: Vec::new(),
+            blind: None,
+            pumps: Vec::new(),
+            stopped: false,
+            args,
+        })
+    }
+
+    async fn post_start(
+        &self,
+        _: ActorRef<CityMsg>,
+        st: &mut CityState,
+    ) -> Result<(), ActorProcessingErr> {
+        st.begin().await
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<CityMsg>,
+        msg: CityMsg,
+        st: &mut CityState,
+    ) -> Result<(), ActorProcessingErr> {
+        let _busy = st.args.gauge.enter(msg.kind());
+        match msg {
+            CityMsg::Listed { as_of, result } => st.on_listed(as_of, result).await?,
+            CityMsg::Tick(trigger) => st.on_tick(trigger),
+            CityMsg::Reload(reply) => st.on_reload(reply),
+            CityMsg::Loaded(result, reply) => st.on_loaded(result, reply),
+            CityMsg::Session(event) => st.on_session(event),
+            CityMsg::Report {
+                agent,
+                token,
+                report,
+            } => st.on_report(&agent, &token, report).await,
+            CityMsg::Unspawned { agent, end } => st.on_end(&agent, end).await,
+            CityMsg::Due(agent) => st.on_due(&agent).await,
+            CityMsg::Stop { mode, reply } => st.on_stop(mode, reply).await,
+            CityMsg::GraceOver => st.on_grace_over(),
+            CityMsg::Swept => st.on_swept(),
+            CityMsg::View(reply) => drop(reply.send(st.view())),
+            CityMsg::Tree(reply) => drop(reply.send(st.tree())),
+            CityMsg::Crash(child, reply) => drop(reply.send(st.on_crash(child))),
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<CityMsg>,
+        evt: SupervisionEvent,
+        st: &mut CityState,
+    ) -> Result<(), ActorProcessingErr> {
+        let (cell, end) = match evt {
+            SupervisionEvent::ActorFailed(cell, error) => (cell, ChildEnd::from_error(error)),
+            SupervisionEvent::ActorTerminated(cell, last, _) => {
+                let end = last
+                    .and_then(|mut last| last.take::<WorkerState>().ok())
+                    .and_then(|st| st.end);
+                (
+                    cell,
+                    end.map_or_else(|| ChildEnd::Lost("killed".into()), ChildEnd::Agent),
+                )
+            }
+            _ => return Ok(()),
+        };
+        if st
+            .tracker
+            .as_ref()
+            .is_some_and(|tracker| tracker.actor().get_id() == cell.get_id())
+        {
+            return st.on_tracker_lost(&end).await;
+        }
+        let Some(agent) = st.slots.release(cell.get_id()) else {
+            return Ok(()); // of a Worker no longer in its slot
+        };
+        match end {
+            ChildEnd::Agent(end) => st.on_end(&agent, end).await,
+            ChildEnd::Lost(error) => st.on_worker_lost(&agent, &error).await,
+        }
+        Ok(())
+    }
+}
+
+/// How a child ended: as a Worker should, or through a fault of ours.
+enum ChildEnd {
+    Agent(AgentEnd),
+    Lost(String),
+}
+
+impl ChildEnd {
+    fn from_error(error: ActorProcessingErr) -> Self {
+        match error.downcast::<AgentEnd>() {
+            Ok(end) => Self::Agent(*end),
+            Err(error) => Self::Lost(error.to_string()),
+        }
+    }
+}
+
+impl CityState {
+    /// Children, event pumps, and the listing that decides what is adopted.
+    async fn begin(&mut self) -> Result<(), ActorProcessingErr> {
+        self.spawn_tracker().await?;
+        self.pump_events();
+        self.emit(
+            EventDraft::new("controller.started", "")
+                .with("mode", &*self.args.mode)
+                .with("version", &*self.args.version),
+        );
+        self.report(CityStatus::AdoptingSessions);
+        self.gather(Trigger::Startup);
+        Ok(())
+    }
+
+    fn pump_events(&mut self) {
+        let mut sessions = self.args.ports.sessions.subscribe();
+        let me = self.me.clone();
+        self.pumps.push(Timer::spawn(async move {
+            while let Some(event) = sessions.recv().await {
+                me.send(CityMsg::Session(event));
+            }
+        }));
+        let mut changes = self.args.ports.desired.changes();
+        let me = self.me.clone();
+        self.pumps.push(Timer::spawn(async move {
+            while changes.changed().await.is_ok() {
+                me.send(CityMsg::Reload(None));
+            }
+        }));
+    }
+
+    async fn spawn_tracker(&mut self) -> Result<(), ActorProcessingErr> {
+        let gauge = Arc::new(Gauge::default());
+        let args = TrackerArgs {
+            gauge: gauge.clone(),
+        };
+        let parent = self.me.actor().get_cell();
+        let (tracker, _) = Actor::spawn_linked(None, Tracker, args, parent).await?;
+        self.tracker = Some(Addr::new(tracker, gauge));
+        Ok(())
+    }
+
+    /// Internal children are restarted one for one; too many failures are the city's own.
+    async fn on_tracker_lost(&mut self, end: &ChildEnd) -> Result<(), ActorProcessingErr> {
+        if matches!(self.stage, Stage::Stopping(_)) {
+            return Ok(());
+        }
+        let error = match end {
+            ChildEnd::Lost(error) => error.as_str(),
+            ChildEnd::Agent(_) => "ended like a worker",
+        };
+        let now = self.now();
+        self.tracker_failures
+            .retain(|at| now.saturating_duration_since(*at) < CHILD_WINDOW);
+        self.tracker_failures.push(now);
+        tracing::error!(city = %self.args.spec.name, error, "tracker lost");
+        if self.tracker_failures.len() > CHILD_FAILURES {
+            return Err(format!("tracker failed too often: {error}").into());
+        }
+        self.spawn_tracker().await
+    }
+
+    fn on_crash(&self, child: Option<String>) -> bool {
+        // A panic drops the caller's port unanswered, which the caller takes for a yes.
+        let Some(child) = child else {
+            #[allow(clippy::panic)] // the whole point
+            {
+                panic!("fault drill: city {} told to crash", self.args.spec.name);
+            }
+        };
+        match &self.tracker {
+            Some(tracker) if child == "tracker" => {
+                tracker.send(TrackerMsg::Crash);
+                true
+            }
+            _ => self.slots.crash_worker(&child),
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.args.ports.clock.now()
+    }
+
+    /// Tells the machine where this city stands.
+    fn report(&self, status: CityStatus) {
+        let id = self.me.actor().get_id();
+        self.args.machine.send(MachineMsg::CityStatus {
+            path: self.args.path.clone(),
+            id,
+            status,
+        });
+    }
+
+    fn emit(&self, draft: EventDraft) {
+        self.args.ports.journal.append(draft);
+    }
+}

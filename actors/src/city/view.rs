@@ -1,0 +1,178 @@
+//! Read-outs, answered from memory.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::slots::Entry;
+use super::{CityState, Stage};
+use crate::model::{AgentState, CityStatus, CityView, InstanceView};
+use crate::policy::Phase;
+use crate::tree::{Kind, Node};
+
+impl CityState {
+    pub(super) fn view(&self) -> CityView {
+        let now = self.now();
+        CityView {
+            name: self.args.spec.name.clone(),
+            path: self.args.spec.root.clone(),
+            provider: self.args.ports.sessions.provider().to_owned(),
+            suspended: self.args.spec.suspended,
+            uptime_sec: now.saturating_duration_since(self.began).as_secs(),
+            last_tick_at: self.last_tick.map(|(at, _)| at),
+            last_tick_ms: self.last_tick.map(|(_, took)| millis(took)),
+            ticks_missed: self.gate.missed(),
+            config: self.config.view(&self.args.spec.revision),
+            instances: self
+                .slots
+                .all()
+                .iter()
+                .map(|entry| self.instance(entry, now))
+                .collect(),
+            foreign_sessions: self.foreign.clone(),
+            degraded: self.blind.iter().cloned().collect(),
+        }
+    }
+
+    fn instance(&self, entry: &Entry, now: Instant) -> InstanceView {
+        let slot = &entry.slot;
+        let name = slot.spec.name.as_str();
+        let run = slot.run.as_ref();
+        InstanceView {
+            name: name.rsplit('/').next().unwrap_or(name).to_owned(),
+            qualified_name: slot.spec.name.clone(),
+            state: slot.state(),
+            reason: self.reason(entry, now),
+            running: run.is_some_and(|run| run.announced),
+            suspended: slot.spec.suspended || self.args.spec.suspended,
+            session: slot.spec.session.clone(),
+            session_id: run.map(|run| run.token.clone()),
+            generation: slot.generation,
+            pid: run.and_then(|run| run.pid),
+            uptime_ms: run.map(|run| millis(now.saturating_duration_since(run.started))),
+            restarts_in_window: slot.ledger.count(slot.spec.limit.window, now),
+            max_restarts: slot.spec.limit.max_restarts,
+            restart_window_ms: millis(slot.spec.limit.window),
+            quarantined_until: self.quarantined_until(entry),
+            retry_at: self.retry_at(entry),
+            last_error: slot.last_error.clone(),
+        }
+    }
+
+    fn quarantined_until(&self, entry: &Entry) -> Option<DateTime<Utc>> {
+        match entry.slot.phase {
+            Phase::Quarantined { until } => Some(self.wall_at(until)),
+            _ => None,
+        }
+    }
+
+    fn retry_at(&self, entry: &Entry) -> Option<DateTime<Utc>> {
+        match entry.slot.phase {
+            Phase::Backoff { until, .. } => Some(self.wall_at(until)),
+            _ => None,
+        }
+    }
+
+    /// Answers "why is it not running?".
+    fn reason(&self, entry: &Entry, now: Instant) -> Option<String> {
+        let slot = &entry.slot;
+        let limit = slot.spec.limit;
+        match slot.phase {
+            Phase::Quarantined { .. } => Some(format!(
+                "crash loop: {} charged ends within {}",
+                slot.ledger.count(limit.window, now),
+                short(limit.window)
+            )),
+            Phase::Backoff { .. } => Some("waiting before the next restart".into()),
+            Phase::Queued(_) => Some("waiting for a free start slot".into()),
+            Phase::Suspended if self.args.spec.suspended => Some("the city is suspended".into()),
+            Phase::Suspended => Some("suspended in the config".into()),
+            Phase::Done => Some(format!(
+                "ended, and restart = \"{}\" asks for no successor",
+                json!(slot.spec.restart).as_str().unwrap_or_default()
+            )),
+            Phase::Stopping(reason) => Some(format!("being stopped: {}", reason.as_str())),
+            Phase::Stopped | Phase::Starting | Phase::Running => None,
+        }
+    }
+
+    /// The city's part of the actor tree.
+    pub(super) fn tree(&self) -> Node {
+        let now = self.now();
+        let city = self.args.spec.name.to_string();
+        let status = match &self.stage {
+            Stage::Adopting => CityStatus::AdoptingSessions,
+            Stage::Starting(_) => CityStatus::StartingAgents,
+            Stage::Running => CityStatus::Running,
+            Stage::Stopping(_) => CityStatus::Stopping,
+        };
+        let mut node = Node::new(Kind::City, &city, &city, status.as_str())
+            .gauged(&self.args.gauge, now)
+            .since(self.began_at, now.saturating_duration_since(self.began))
+            .with("provider", self.args.ports.sessions.provider());
+        if let Some(tracker) = &self.tracker {
+            let path = format!("{city}/tracker");
+            node.children.push(
+                Node::new(Kind::Tracker, "tracker", &path, "running")
+                    .gauged(tracker.gauge(), now)
+                    .since(self.began_at, now.saturating_duration_since(self.began)),
+            );
+        }
+        let mut workers: Vec<Node> = self
+            .slots
+            .all()
+            .iter()
+            .map(|entry| self.worker_node(&city, entry, now))
+            .collect();
+        workers.sort_by(|a, b| a.name.cmp(&b.name));
+        node.children.extend(workers);
+        node
+    }
+
+    fn worker_node(&self, city: &str, entry: &Entry, now: Instant) -> Node {
+        let view = self.instance(entry, now);
+        let name = view.qualified_name.as_str();
+        let mut node = Node::new(
+            Kind::Worker,
+            name,
+            &format!("{city}/{name}"),
+            view.state.as_str(),
+        );
+        if let Some(worker) = &entry.worker {
+            node = node.gauged(worker.gauge(), now);
+        }
+        if let Some(run) = &entry.slot.run {
+            let age = now.saturating_duration_since(run.started);
+            node = node.since(self.wall_at(run.started), age);
+        }
+        if let Some(pid) = view.pid {
+            node = node.with("pid", pid);
+        }
+        node.restarts_in_window = Some(view.restarts_in_window);
+        node.max_restarts = Some(view.max_restarts);
+        node.restart_window_ms = Some(view.restart_window_ms);
+        node.quarantined_until = view.quarantined_until;
+        node.retry_at = view.retry_at;
+        node.reason = view.reason;
+        if view.state != AgentState::Running {
+            node.last_error = view.last_error;
+        }
+        node
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A span for people: `90s`, `10m`, `1h`.
+fn short(span: Duration) -> String {
+    match span.as_secs() {
+        s if s >= 3600 && s % 3600 == 0 => format!("{}h", s / 3600),
+        s if s >= 60 && s % 60 == 0 => format!("{}m", s / 60),
+        0 => format!("{}ms", span.as_millis()),
+        s => format!("{s}s"),
+    }
+}

@@ -1,0 +1,251 @@
+//! The tree as seen from outside: handles with methods, no messages.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
+use std::time::Duration;
+
+use ractor::Actor;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::city::{CityMsg, ReloadOutcome, StopMode};
+use crate::machine::{
+    MachineArgs, MachineMsg, MachinePorts, MachineSettings, MachineSupervisor, Reconciled,
+};
+use crate::mailbox::{Addr, Gauge};
+use crate::model::{CityView, MachineView, StopSummary};
+use crate::policy::Trigger;
+use crate::tree::Tree;
+
+/// A question is answered from memory; a supervisor that takes longer is in trouble.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// A config may lie on a slow disk.
+const RELOAD_LIMIT: Duration = Duration::from_secs(300);
+/// Beyond every limit inside the tree: only a lost answer takes longer.
+const STOP_LIMIT: Duration = Duration::from_secs(3600);
+
+/// A question that was not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The city has no running supervisor.
+    #[error("the city is not running")]
+    NotRunning,
+    /// No answer in time, or the supervisor ended meanwhile.
+    #[error("the supervisor does not answer")]
+    NoAnswer,
+}
+
+/// A running supervision tree.
+///
+/// Dropping the handle leaves the tree running; dropping the runtime ends the actors and leaves
+/// the agents running for the next supervisor to adopt.
+#[derive(Debug)]
+pub struct Machine {
+    root: Addr<MachineMsg>,
+    views: watch::Receiver<Arc<MachineView>>,
+    clean: Arc<AtomicBool>,
+    ended: JoinHandle<()>,
+}
+
+/// A clonable door to a [`Machine`], for whoever only asks.
+#[derive(Debug, Clone)]
+pub struct MachineRef {
+    root: Addr<MachineMsg>,
+    views: watch::Receiver<Arc<MachineView>>,
+}
+
+impl Machine {
+    /// Starts the root supervisor. Cities follow from the registry.
+    ///
+    /// # Errors
+    /// If the root actor could not be spawned.
+    pub async fn spawn(settings: MachineSettings, ports: MachinePorts) -> Result<Self, String> {
+        let gauge = Arc::new(Gauge::default());
+        let clean = Arc::new(AtomicBool::new(false));
+        let nothing = MachineView {
+            started_at: ports.clock.wall(),
+            ready: false,
+            registry_read: false,
+            registry_error: None,
+            cities: Vec::new(),
+        };
+        let (sender, views) = watch::channel(Arc::new(nothing));
+        let args = MachineArgs {
+            settings,
+            ports,
+            gauge: gauge.clone(),
+            views: sender,
+            clean: clean.clone(),
+        };
+        let (root, ended) = Actor::spawn(None, MachineSupervisor, args)
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            root: Addr::new(root, gauge),
+            views,
+            clean,
+            ended,
+        })
+    }
+
+    /// A door for others.
+    #[must_use]
+    pub fn door(&self) -> MachineRef {
+        MachineRef {
+            root: self.root.clone(),
+            views: self.views.clone(),
+        }
+    }
+
+    /// Waits until the root actor ended. `true`: as asked; `false`: it failed, and the agents run
+    /// on for the next supervisor.
+    pub async fn ended(&mut self) -> bool {
+        let _ = (&mut self.ended).await;
+        self.clean.load(Acquire)
+    }
+}
+
+impl MachineRef {
+    /// The latest snapshot; never waits.
+    #[must_use]
+    pub fn view(&self) -> Arc<MachineView> {
+        self.views.borrow().clone()
+    }
+
+    /// Snapshots as they change. Closed when the machine ended.
+    #[must_use]
+    pub fn views(&self) -> watch::Receiver<Arc<MachineView>> {
+        self.views.clone()
+    }
+
+    /// Reads the registry now, ignoring the delays of failing cities, and pokes running ones.
+    ///
+    /// # Errors
+    /// If the registry cannot be read; what runs keeps running.
+    pub async fn reconcile(&self) -> Result<Reconciled, String> {
+        let asked = self
+            .root
+            .ask(RELOAD_LIMIT, |reply| MachineMsg::Reconcile(Some(reply)))
+            .await;
+        asked.unwrap_or_else(|| Err(AskError::NoAnswer.to_string()))
+    }
+
+    /// The actor tree.
+    ///
+    /// # Errors
+    /// If the root does not answer.
+    pub async fn tree(&self) -> Result<Tree, AskError> {
+        self.root
+            .ask(ANSWER_LIMIT, MachineMsg::Tree)
+            .await
+            .ok_or(AskError::NoAnswer)
+    }
+
+    /// The city at a path, running or not.
+    #[must_use]
+    pub fn city(&self, path: impl Into<PathBuf>) -> CityRef {
+        CityRef {
+            machine: self.clone(),
+            path: path.into(),
+        }
+    }
+
+    /// Stops every city, then the root.
+    ///
+    /// # Errors
+    /// If the root ended without an answer.
+    pub async fn stop(&self, mode: StopMode) -> Result<StopSummary, AskError> {
+        let stop = |reply| MachineMsg::Stop(mode, reply);
+        self.root
+            .ask(STOP_LIMIT, stop)
+            .await
+            .ok_or(AskError::NoAnswer)
+    }
+
+    /// Panics an actor, for fault drills: the root (`machine`), a city, or `city/child`. `false`:
+    /// there is no such actor.
+    pub async fn crash(&self, path: &str) -> bool {
+        if path == "machine" {
+            self.root.send(MachineMsg::Crash);
+            return true;
+        }
+        let view = self.view();
+        let target = view.cities.iter().find_map(|city| {
+            let rest = path.strip_prefix(city.name.as_str())?;
+            let child = if rest.is_empty() {
+                None
+            } else {
+                Some(rest.strip_prefix('/')?.to_owned())
+            };
+            Some((city.path.clone(), child))
+        });
+        let Some((path, child)) = target else {
+            return false;
+        };
+        let Ok(city) = self.city(path).addr().await else {
+            return false;
+        };
+        let whole = child.is_none();
+        let hit = city
+            .ask(ANSWER_LIMIT, |reply| CityMsg::Crash(child, reply))
+            .await;
+        hit.unwrap_or(whole) // a panicking city answers nothing
+    }
+}
+
+/// One city of a machine. Stays valid while the city's supervisor comes and goes.
+#[derive(Debug, Clone)]
+pub struct CityRef {
+    machine: MachineRef,
+    path: PathBuf,
+}
+
+impl CityRef {
+    /// Its root directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How things are.
+    ///
+    /// # Errors
+    /// If the city is not running or does not answer.
+    pub async fn view(&self) -> Result<CityView, AskError> {
+        self.addr()
+            .await?
+            .ask(ANSWER_LIMIT, CityMsg::View)
+            .await
+            .ok_or(AskError::NoAnswer)
+    }
+
+    /// Reconciles now instead of at the next patrol tick.
+    ///
+    /// # Errors
+    /// If the city is not running.
+    pub async fn poke(&self) -> Result<(), AskError> {
+        self.addr().await?.send(CityMsg::Tick(Trigger::Poke));
+        Ok(())
+    }
+
+    /// Loads the config now and says what came of it.
+    ///
+    /// # Errors
+    /// If the city is not running or does not answer.
+    pub async fn reload(&self) -> Result<ReloadOutcome, AskError> {
+        let reload = |reply| CityMsg::Reload(Some(reply));
+        self.addr()
+            .await?
+            .ask(RELOAD_LIMIT, reload)
+            .await
+            .ok_or(AskError::NoAnswer)
+    }
+
+    async fn addr(&self) -> Result<Addr<CityMsg>, AskError> {
+        let find = |reply| MachineMsg::Find(self.path.clone(), reply);
+        let found = self.machine.root.ask(ANSWER_LIMIT, find).await;
+        found.ok_or(AskError::NoAnswer)?.ok_or(AskError::NotRunning)
+    }
+}

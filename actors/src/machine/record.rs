@@ -1,0 +1,133 @@
+//! What the machine knows of one city.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use ractor::ActorId;
+use tokio::time::Instant;
+
+use crate::city::CityMsg;
+use crate::mailbox::{Addr, Timer};
+use crate::model::{CityInfo, CityStatus, StopSummary};
+use crate::ports::{CityEntry, CityPorts, Fence, Opened, Stopped};
+
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) entry: CityEntry,
+    /// Still registered.
+    pub(super) wanted: bool,
+    pub(super) status: CityStatus,
+    pub(super) error: Option<String>,
+    pub(super) phases: Vec<String>,
+    /// Kept across crashes of the actor, so that the lock is held without a gap.
+    pub(super) opened: Option<Opened>,
+    pub(super) child: Option<Addr<CityMsg>>,
+    /// Count of opens; late results of older ones are dropped.
+    pub(super) attempt: u64,
+    pub(super) crashes: u32,
+    pub(super) init_failures: u32,
+    pub(super) retry: Option<(DateTime<Utc>, Timer)>,
+    pub(super) running_since: Option<Instant>,
+    pub(super) summary: Option<StopSummary>,
+}
+
+impl Record {
+    pub(super) fn new(entry: CityEntry) -> Self {
+        Self {
+            entry,
+            wanted: true,
+            status: CityStatus::Pending,
+            error: None,
+            phases: Vec::new(),
+            opened: None,
+            child: None,
+            attempt: 0,
+            crashes: 0,
+            init_failures: 0,
+            retry: None,
+            running_since: None,
+            summary: None,
+        }
+    }
+
+    pub(super) fn is_actor(&self, id: ActorId) -> bool {
+        self.child
+            .as_ref()
+            .is_some_and(|city| city.actor().get_id() == id)
+    }
+
+    /// Takes one of the few start slots.
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(
+            self.status,
+            CityStatus::LoadingConfig | CityStatus::AdoptingSessions | CityStatus::StartingAgents
+        )
+    }
+
+    /// A step forward, as reported by the city itself.
+    pub(super) fn advance(&mut self, status: CityStatus, now: Instant) {
+        if self.is_starting() && self.status != status {
+            let passed = self.status.as_str().to_owned();
+            if !self.phases.contains(&passed) {
+                self.phases.push(passed);
+            }
+        }
+        if status == CityStatus::Running {
+            self.running_since = Some(now);
+            self.init_failures = 0;
+        }
+        self.status = status;
+    }
+
+    pub(super) fn fail(&mut self, status: CityStatus, error: String) {
+        self.status = status;
+        self.error = Some(error);
+        self.phases.clear();
+    }
+
+    pub(super) fn ran_for(&self, now: Instant) -> Duration {
+        self.running_since
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    pub(super) fn retired(&mut self, summary: StopSummary) {
+        self.status = CityStatus::Stopped;
+        self.error = None;
+        self.retry = None;
+        self.summary = Some(summary);
+    }
+
+    pub(super) fn info(&self) -> CityInfo {
+        CityInfo {
+            name: self.entry.name.clone(),
+            path: self.entry.path.clone(),
+            running: self.status == CityStatus::Running,
+            status: self.status,
+            error: self.error.clone(),
+            phases_completed: self.phases.clone(),
+            restart_count: (self.crashes > 0).then_some(self.crashes),
+            next_retry_at: self.retry.as_ref().map(|(at, _)| *at),
+            stopped: self.summary.clone(),
+        }
+    }
+}
+
+/// Ends every session of a city that has no supervisor to do it.
+pub(super) async fn stop_sessions(ports: &CityPorts) -> StopSummary {
+    let mut summary = StopSummary::default();
+    let Ok(listing) = ports.sessions.snapshot().await else {
+        return summary;
+    };
+    for facts in listing.owned {
+        let fence = Fence::Token(facts.token);
+        match ports.sessions.stop(facts.session, fence).await {
+            Ok(Stopped::Forced) => {
+                summary.interrupted += 1;
+                summary.killed.push(facts.agent);
+            }
+            Ok(Stopped::Clean) => summary.interrupted += 1,
+            Ok(Stopped::Absent) | Err(_) => {}
+        }
+    }
+    summary
+}

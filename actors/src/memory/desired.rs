@@ -1,0 +1,42 @@
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use crate::mailbox::lock;
+use crate::model::CitySpec;
+use crate::ports::{Desired, LoadError, PortFuture};
+
+/// A config that changes when told to.
+#[derive(Debug)]
+pub struct MemoryDesired {
+    current: Mutex<Result<Arc<CitySpec>, LoadError>>,
+    changes: watch::Sender<u64>,
+}
+
+impl MemoryDesired {
+    /// Begins with this spec.
+    #[must_use]
+    pub fn new(spec: CitySpec) -> Self {
+        Self {
+            current: Mutex::new(Ok(Arc::new(spec))),
+            changes: watch::channel(0).0,
+        }
+    }
+
+    /// "Saves" another spec, or a broken one.
+    pub fn set(&self, spec: Result<CitySpec, LoadError>) {
+        *lock(&self.current) = spec.map(Arc::new);
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+impl Desired for MemoryDesired {
+    fn load(&self) -> PortFuture<'_, Arc<CitySpec>, LoadError> {
+        let current = lock(&self.current).clone();
+        Box::pin(async move { current })
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}

@@ -1,0 +1,428 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::MemoryClock;
+use crate::mailbox::lock;
+use crate::model::{AgentName, ExitStatus, FailureClass, RunToken, SessionName, StartFailure};
+use crate::ports::{
+    Caps, Clock, Facts, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvent,
+    SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped,
+};
+
+/// What a scripted agent does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Behaviour {
+    /// How long the start takes.
+    pub start_after: Duration,
+    /// The start fails.
+    pub start_fails: Option<StartFailure>,
+    /// It ends by itself, this long after its start.
+    pub exits: Option<(Duration, ExitStatus)>,
+    /// It does not leave when interrupted.
+    pub ignores_interrupt: bool,
+    /// What it says.
+    pub output: String,
+}
+
+/// One call of the provider, for tests that look at what was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// When.
+    pub at: Instant,
+    /// The method.
+    pub op: &'static str,
+    /// The session, if it was about one.
+    pub session: String,
+}
+
+impl Call {
+    /// It changes something, or tries to.
+    #[must_use]
+    pub fn is_mutating(&self) -> bool {
+        matches!(self.op, "start" | "stop" | "interrupt" | "set_note")
+    }
+}
+
+/// Sessions that exist in memory only, with scripted behaviour, faults and a call log.
+#[derive(Debug)]
+pub struct MemorySessions {
+    clock: Arc<MemoryClock>,
+    world: Arc<Mutex<World>>,
+}
+
+#[derive(Debug, Default)]
+struct World {
+    sessions: HashMap<SessionName, Held>,
+    scripts: HashMap<String, Behaviour>,
+    foreign: Vec<String>,
+    calls: Vec<Call>,
+    subscribers: Vec<mpsc::UnboundedSender<SessionEvent>>,
+    pids: u32,
+    listing_takes: Duration,
+    listing_fails: Option<SessionError>,
+    stops_fail: Option<SessionError>,
+}
+
+#[derive(Debug)]
+struct Held {
+    agent: AgentName,
+    token: RunToken,
+    pid: u32,
+    started_at: DateTime<Utc>,
+    exit: Option<ExitStatus>,
+    notes: BTreeMap<Note, String>,
+    behaviour: Behaviour,
+}
+
+impl MemorySessions {
+    /// No sessions, no scripts.
+    #[must_use]
+    pub fn new(clock: Arc<MemoryClock>) -> Self {
+        Self {
+            clock,
+            world: Arc::default(),
+        }
+    }
+
+    /// What the agent does from its next start on.
+    pub fn script(&self, agent: &str, behaviour: Behaviour) {
+        self.world().scripts.insert(agent.to_owned(), behaviour);
+    }
+
+    /// Ends the agent's current run. `false`: it has none.
+    pub fn exit(&self, agent: &str, status: ExitStatus) -> bool {
+        let mut world = self.world();
+        let run = world
+            .sessions
+            .values()
+            .find(|held| held.agent.as_str() == agent && held.exit.is_none());
+        let Some(token) = run.map(|held| held.token.clone()) else {
+            return false;
+        };
+        world.end(&token, status);
+        true
+    }
+
+    /// Ends the agent's current run without telling anybody: a lost notification.
+    pub fn exit_unnoticed(&self, agent: &str, status: ExitStatus) {
+        let mut world = self.world();
+        for held in world
+            .sessions
+            .values_mut()
+            .filter(|held| held.agent.as_str() == agent)
+        {
+            held.exit = Some(status);
+        }
+    }
+
+    /// Adds a session that is not ours.
+    pub fn add_foreign(&self, name: &str) {
+        self.world().foreign.push(name.to_owned());
+    }
+
+    /// From now on a listing takes this long.
+    pub fn delay_listing(&self, takes: Duration) {
+        self.world().listing_takes = takes;
+    }
+
+    /// From now on a listing fails (or works again).
+    pub fn fail_listing(&self, error: Option<SessionError>) {
+        self.world().listing_fails = error;
+    }
+
+    /// From now on stops fail (or work again).
+    pub fn fail_stops(&self, error: Option<SessionError>) {
+        self.world().stops_fail = error;
+    }
+
+    /// Live agents with their tokens, sorted by name.
+    #[must_use]
+    pub fn running(&self) -> Vec<(String, RunToken)> {
+        let mut live: Vec<_> = self
+            .world()
+            .sessions
+            .values()
+            .filter(|held| held.exit.is_none())
+            .map(|held| (held.agent.to_string(), held.token.clone()))
+            .collect();
+        live.sort();
+        live
+    }
+
+    /// All calls so far.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        self.world().calls.clone()
+    }
+
+    /// Calls of one method on one session, or on any.
+    #[must_use]
+    pub fn count(&self, op: &str, session: Option<&str>) -> usize {
+        let about = |call: &&Call| session.is_none_or(|session| call.session == session);
+        self.world()
+            .calls
+            .iter()
+            .filter(|call| call.op == op)
+            .filter(about)
+            .count()
+    }
+
+    /// Calls so far that change something.
+    #[must_use]
+    pub fn mutating(&self) -> Vec<Call> {
+        self.world()
+            .calls
+            .iter()
+            .filter(|call| call.is_mutating())
+            .cloned()
+            .collect()
+    }
+
+    /// Forgets the calls so far.
+    pub fn clear_calls(&self) {
+        self.world().calls.clear();
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        lock(&self.world)
+    }
+
+    fn log(&self, op: &'static str, session: &str) {
+        self.world().calls.push(Call {
+            at: Instant::now(),
+            op,
+            session: session.to_owned(),
+        });
+    }
+}
+
+impl World {
+    fn end(&mut self, token: &RunToken, status: ExitStatus) {
+        let held = self
+            .sessions
+            .iter_mut()
+            .find(|(_, held)| held.token == *token && held.exit.is_none());
+        let Some((session, held)) = held else { return };
+        held.exit = Some(status);
+        let kind = SessionEventKind::Exited(status);
+        let event = SessionEvent {
+            session: session.clone(),
+            token: token.clone(),
+            kind,
+        };
+        self.subscribers
+            .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+    }
+
+    fn fenced(
+        &mut self,
+        name: &SessionName,
+        fence: &Fence,
+    ) -> Result<Option<&mut Held>, SessionError> {
+        match (self.sessions.get_mut(name), fence) {
+            (Some(held), Fence::Token(token)) if held.token != *token => Err(SessionError::Fenced),
+            (found, _) => Ok(found),
+        }
+    }
+}
+
+/// Ends a run after a delay, for scripted exits and reactions to interrupts.
+fn end_later(world: Arc<Mutex<World>>, token: RunToken, delay: Duration, status: ExitStatus) {
+    tokio::spawn(async move {
+        tokio::time::sleep(delay).await;
+        lock(&world).end(&token, status);
+    });
+}
+
+impl Sessions for MemorySessions {
+    fn provider(&self) -> &'static str {
+        "fake"
+    }
+
+    fn caps(&self) -> Caps {
+        Caps {
+            exit_push: true,
+            log: true,
+            activity: true,
+            survives: false,
+        }
+    }
+
+    fn start(
+        &self,
+        token: RunToken,
+        spec: Arc<StartSpec>,
+    ) -> PortFuture<'_, Started, StartFailure> {
+        self.log("start", spec.session.as_str());
+        let behaviour = self
+            .world()
+            .scripts
+            .get(spec.agent.as_str())
+            .cloned()
+            .unwrap_or_default();
+        Box::pin(async move {
+            if !behaviour.start_after.is_zero() {
+                tokio::time::sleep(behaviour.start_after).await;
+            }
+            if let Some(failure) = &behaviour.start_fails {
+                return Err(failure.clone());
+            }
+            let mut world = self.world();
+            if world
+                .sessions
+                .get(&spec.session)
+                .is_some_and(|held| held.exit.is_none())
+            {
+                return Err(StartFailure {
+                    stage: "start",
+                    class: FailureClass::Provider,
+                    detail: format!("session {} exists", spec.session),
+                });
+            }
+            if let Some((after, status)) = behaviour.exits {
+                end_later(self.world.clone(), token.clone(), after, status);
+            }
+            world.pids += 1;
+            let pid = world.pids;
+            let held = Held {
+                agent: spec.agent.clone(),
+                token,
+                pid,
+                started_at: self.clock.wall(),
+                exit: None,
+                notes: spec.notes.clone(),
+                behaviour,
+            };
+            world.sessions.insert(spec.session.clone(), held);
+            Ok(Started { pid: Some(pid) })
+        })
+    }
+
+    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
+        self.log("stop", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            if let Some(error) = world.stops_fail.clone() {
+                return Err(error);
+            }
+            let Some(held) = world.fenced(&name, &fence)? else {
+                return Ok(Stopped::Absent);
+            };
+            let (token, dead) = (held.token.clone(), held.exit.is_some());
+            world.end(&token, ExitStatus::Signal(9));
+            world.sessions.remove(&name);
+            Ok(if dead {
+                Stopped::Clean
+            } else {
+                Stopped::Forced
+            })
+        })
+    }
+
+    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
+        self.log("interrupt", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            let Some(held) = world.fenced(&name, &fence)? else {
+                return Ok(false);
+            };
+            if !held.behaviour.ignores_interrupt {
+                let token = held.token.clone();
+                end_later(
+                    self.world.clone(),
+                    token,
+                    Duration::ZERO,
+                    ExitStatus::Code(0),
+                );
+            }
+            Ok(true)
+        })
+    }
+
+    fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
+        self.log("snapshot", "");
+        Box::pin(async move {
+            let takes = self.world().listing_takes;
+            if !takes.is_zero() {
+                tokio::time::sleep(takes).await;
+            }
+            let world = self.world();
+            if let Some(error) = world.listing_fails.clone() {
+                return Err(error);
+            }
+            let facts = |(session, held): (&SessionName, &Held)| Facts {
+                session: session.clone(),
+                agent: held.agent.clone(),
+                token: held.token.clone(),
+                live: held.exit.is_none(),
+                pid: Some(held.pid),
+                started_at: held.started_at,
+                last_activity: None,
+                notes: held.notes.clone(),
+            };
+            let mut owned: Vec<_> = world.sessions.iter().map(facts).collect();
+            owned.sort_by(|a, b| a.session.cmp(&b.session));
+            Ok(Listing {
+                owned,
+                foreign: world.foreign.clone(),
+            })
+        })
+    }
+
+    fn liveness(
+        &self,
+        name: SessionName,
+        token: RunToken,
+    ) -> PortFuture<'_, Liveness, SessionError> {
+        self.log("liveness", name.as_str());
+        Box::pin(async move {
+            let world = self.world();
+            let held = world.sessions.get(&name).filter(|held| held.token == token);
+            Ok(match held.map(|held| (held.pid, held.exit)) {
+                None => Liveness::Absent,
+                Some((pid, None)) => Liveness::Live { pid: Some(pid) },
+                Some((_, Some(status))) => Liveness::Dead(status),
+            })
+        })
+    }
+
+    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
+        self.log("peek", name.as_str());
+        Box::pin(async move {
+            let world = self.world();
+            let held = world.sessions.get(&name).ok_or(SessionError::NotFound)?;
+            let all: Vec<_> = held.behaviour.output.lines().collect();
+            Ok(all[all.len().saturating_sub(lines as usize)..].join("\n"))
+        })
+    }
+
+    fn set_note(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        note: Note,
+        value: Option<String>,
+    ) -> PortFuture<'_, (), SessionError> {
+        self.log("set_note", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            let held = world.fenced(&name, &fence)?.ok_or(SessionError::NotFound)?;
+            match value {
+                Some(value) => held.notes.insert(note, value),
+                None => held.notes.remove(&note),
+            };
+            Ok(())
+        })
+    }
+
+    fn subscribe(&self) -> SessionEvents {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.world().subscribers.push(sender);
+        receiver
+    }
+}

@@ -1,0 +1,336 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::slot::{Phase, Slot, is_stable};
+use crate::model::{AgentEnd, Daemon, EndClass, EndKind, RestartType, StartCause, StopReason};
+
+/// What follows the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a verdict nobody carries out is a decision lost"]
+pub enum Verdict {
+    /// Start again.
+    Restart {
+        /// After this delay.
+        after: Duration,
+        /// Cause of the next run.
+        cause: StartCause,
+    },
+    /// Crash loop: not before the ledger has room again.
+    Quarantine {
+        /// The last instant of the quarantine.
+        until: Instant,
+    },
+    /// Its restart type asks for no successor.
+    Done,
+    /// A planned stop that asks for no successor: the next plan decides.
+    Leave,
+}
+
+/// The restart decision: charges the slot for the end of its run and says what follows.
+///
+/// The one place where a ledger is charged. Sets the slot's phase and forgets the run.
+pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant) -> Verdict {
+    let class = end.class();
+    // An adopted or failed run has no other record of its beginning than its age.
+    let started = slot
+        .run
+        .take()
+        .map_or_else(|| now - end.uptime, |run| run.started);
+    slot.ended = Some(end.token.clone());
+    note_error(slot, end, class);
+    let verdict = match class {
+        EndClass::Planned => planned(&end.how),
+        EndClass::ProviderLost => Verdict::Restart {
+            after: Duration::ZERO,
+            cause: StartCause::ProviderLost,
+        },
+        EndClass::ProviderFailure => {
+            slot.backend.note();
+            Verdict::Restart {
+                after: slot.backend.delay(daemon),
+                cause: StartCause::Crash,
+            }
+        }
+        _ if !wants_restart(slot.spec.restart, class) => Verdict::Done,
+        _ => charged(slot, end, started, daemon, now),
+    };
+    slot.phase = match verdict {
+        Verdict::Restart { after, cause } => Phase::Backoff {
+            until: now + after,
+            cause,
+        },
+        Verdict::Quarantine { until } => Phase::Quarantined { until },
+        Verdict::Done => Phase::Done,
+        Verdict::Leave => Phase::Stopped,
+    };
+    verdict
+}
+
+fn planned(how: &EndKind) -> Verdict {
+    let EndKind::Stopped { reason, .. } = how else {
+        return Verdict::Leave;
+    };
+    match reason {
+        StopReason::Drift => Verdict::Restart {
+            after: Duration::ZERO,
+            cause: StartCause::Drift,
+        },
+        StopReason::User => Verdict::Restart {
+            after: Duration::ZERO,
+            cause: StartCause::User,
+        },
+        StopReason::Orphan | StopReason::Suspended | StopReason::Shutdown => Verdict::Leave,
+    }
+}
+
+fn charged(
+    slot: &mut Slot,
+    end: &AgentEnd,
+    started: Instant,
+    daemon: &Daemon,
+    now: Instant,
+) -> Verdict {
+    let stable = is_stable(end.uptime, daemon);
+    let clean = end.class() == EndClass::Clean;
+    if !(clean && stable) {
+        slot.ledger.charge(started, slot.spec.limit, now);
+    }
+    if stable {
+        slot.pacing.reset();
+    } else {
+        slot.pacing.note();
+    }
+    match slot.ledger.quarantined_until(slot.spec.limit, now) {
+        Some(until) => Verdict::Quarantine { until },
+        None => Verdict::Restart {
+            after: slot.pacing.delay(daemon),
+            cause: if clean {
+                StartCause::Exit
+            } else {
+                StartCause::Crash
+            },
+        },
+    }
+}
+
+fn wants_restart(restart: RestartType, class: EndClass) -> bool {
+    match restart {
+        RestartType::Permanent => true,
+        RestartType::Transient => class != EndClass::Clean,
+        RestartType::Temporary => false,
+    }
+}
+
+fn note_error(slot: &mut Slot, end: &AgentEnd, class: EndClass) {
+    match class {
+        EndClass::Crash | EndClass::SpawnFailure | EndClass::ProviderFailure => {
+            slot.last_error = Some(end.describe());
+        }
+        EndClass::Planned | EndClass::Clean | EndClass::ProviderLost => {}
+    }
+    if class != EndClass::ProviderFailure {
+        slot.backend.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::{AgentSpec, ExitStatus, FailureClass, RunToken, StartFailure};
+    use crate::policy::Run;
+
+    fn slot(restart: RestartType, max_restarts: u32) -> Slot {
+        let spec = AgentSpec::command("a", ["x"])
+            .restart(restart)
+            .max_restarts(max_restarts, Duration::from_secs(600));
+        Slot::new(Arc::new(spec.build().unwrap()))
+    }
+
+    fn end(how: EndKind, uptime_secs: u64) -> AgentEnd {
+        AgentEnd {
+            token: RunToken::new("t").unwrap(),
+            how,
+            uptime: Duration::from_secs(uptime_secs),
+            tail: String::new(),
+        }
+    }
+
+    fn exit(code: i32) -> EndKind {
+        EndKind::Exited(ExitStatus::Code(code))
+    }
+
+    fn failed(class: FailureClass) -> EndKind {
+        EndKind::StartFailed(StartFailure {
+            stage: "spawn",
+            class,
+            detail: "no".into(),
+        })
+    }
+
+    fn stopped(reason: StopReason) -> EndKind {
+        EndKind::Stopped {
+            reason,
+            status: None,
+            forced: false,
+        }
+    }
+
+    fn restart(cause: StartCause) -> Verdict {
+        Verdict::Restart {
+            after: Duration::ZERO,
+            cause,
+        }
+    }
+
+    #[test]
+    fn each_class_of_end_meets_each_restart_type() {
+        use RestartType::{Permanent, Temporary, Transient};
+        let long = 7200;
+        let table = [
+            (Permanent, exit(1), restart(StartCause::Crash), 1),
+            (Permanent, exit(0), restart(StartCause::Exit), 1),
+            (
+                Permanent,
+                EndKind::Exited(ExitStatus::Signal(9)),
+                restart(StartCause::Crash),
+                1,
+            ),
+            (
+                Permanent,
+                EndKind::Exited(ExitStatus::Unknown),
+                restart(StartCause::Crash),
+                1,
+            ),
+            (
+                Permanent,
+                failed(FailureClass::Agent),
+                restart(StartCause::Crash),
+                1,
+            ),
+            (
+                Permanent,
+                failed(FailureClass::Provider),
+                restart(StartCause::Crash),
+                0,
+            ),
+            (
+                Permanent,
+                EndKind::ProviderLost,
+                restart(StartCause::ProviderLost),
+                0,
+            ),
+            (
+                Permanent,
+                stopped(StopReason::Drift),
+                restart(StartCause::Drift),
+                0,
+            ),
+            (
+                Permanent,
+                stopped(StopReason::User),
+                restart(StartCause::User),
+                0,
+            ),
+            (Permanent, stopped(StopReason::Shutdown), Verdict::Leave, 0),
+            (Transient, exit(1), restart(StartCause::Crash), 1),
+            (Transient, exit(0), Verdict::Done, 0),
+            (
+                Transient,
+                failed(FailureClass::Agent),
+                restart(StartCause::Crash),
+                1,
+            ),
+            (Temporary, exit(1), Verdict::Done, 0),
+            (Temporary, exit(0), Verdict::Done, 0),
+            (Temporary, failed(FailureClass::Agent), Verdict::Done, 0),
+            (Temporary, stopped(StopReason::Suspended), Verdict::Leave, 0),
+        ];
+        let now = Instant::now() + Duration::from_secs(long);
+        for (restart, how, expected, charged) in table {
+            let mut slot = slot(restart, 5);
+            let verdict = supervise(&mut slot, &end(how.clone(), 0), &Daemon::default(), now);
+            assert_eq!(verdict, expected, "{restart:?} {how:?}");
+            assert_eq!(
+                slot.ledger.count(Duration::from_secs(600), now),
+                charged,
+                "{restart:?} {how:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_clean_exit_of_a_stable_run_is_not_charged() {
+        let mut slot = slot(RestartType::Permanent, 5);
+        let now = Instant::now() + Duration::from_secs(7200);
+        let verdict = supervise(&mut slot, &end(exit(0), 60), &Daemon::default(), now);
+        assert_eq!(verdict, restart(StartCause::Exit));
+        assert_eq!(slot.ledger.count(Duration::from_secs(600), now), 0);
+    }
+
+    #[test]
+    fn a_crash_after_a_stable_run_restarts_at_once_and_breaks_the_row() {
+        let mut slot = slot(RestartType::Permanent, 9);
+        let daemon = Daemon::default();
+        let now = Instant::now() + Duration::from_secs(7200);
+        for _ in 0..3 {
+            let _ = supervise(&mut slot, &end(exit(1), 0), &daemon, now);
+        }
+        assert_eq!(slot.pacing.in_a_row(), 3);
+        let verdict = supervise(&mut slot, &end(exit(1), 30), &daemon, now);
+        assert_eq!(verdict, restart(StartCause::Crash));
+        assert_eq!(slot.pacing.in_a_row(), 0);
+    }
+
+    #[test]
+    fn three_deaths_of_three_mean_quarantine() {
+        let mut slot = slot(RestartType::Permanent, 3);
+        let daemon = Daemon::default();
+        let t0 = Instant::now();
+        let mut verdicts = Vec::new();
+        for second in [0, 0, 1] {
+            let now = t0 + Duration::from_secs(second);
+            slot.run = Some(Run {
+                token: RunToken::new("t").unwrap(),
+                started: now,
+                pid: None,
+                fingerprint: None,
+                cause: StartCause::Initial,
+                announced: true,
+            });
+            verdicts.push(supervise(&mut slot, &end(exit(1), 0), &daemon, now));
+        }
+        assert_eq!(
+            verdicts,
+            [
+                restart(StartCause::Crash),
+                Verdict::Restart {
+                    after: Duration::from_secs(1),
+                    cause: StartCause::Crash
+                },
+                Verdict::Quarantine {
+                    until: t0 + Duration::from_secs(600)
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_failing_backend_is_retried_for_ever_with_growing_delays() {
+        let mut slot = slot(RestartType::Permanent, 2);
+        let daemon = Daemon::default();
+        let now = Instant::now();
+        let delays: Vec<u64> = (0..8)
+            .map(|_| {
+                let how = failed(FailureClass::Provider);
+                match supervise(&mut slot, &end(how, 0), &daemon, now) {
+                    Verdict::Restart { after, .. } => after.as_secs(),
+                    other => panic!("{other:?}"),
+                }
+            })
+            .collect();
+        assert_eq!(delays, [0, 1, 2, 4, 8, 16, 30, 30]);
+    }
+}

@@ -1,0 +1,333 @@
+//! Worker: the actor of exactly one run.
+//!
+//! Starts the session or takes it over, watches it, stops it when told, and ends when the session
+//! ends: with an [`AgentEnd`] as its error (crash, clean exit, failed start), or normally with the
+//! end of a planned stop in its last state. Dropping a Worker never touches the session.
+
+mod run;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use run::{Effect, RunState};
+pub(crate) use run::{Grace, Mode, Report};
+
+use crate::city::CityMsg;
+use crate::mailbox::{Addr, Gauge, Timer};
+use crate::model::{
+    AgentEnd, AgentName, EndKind, ExitStatus, FailureClass, RunToken, SessionName, StartFailure,
+    StopReason,
+};
+use crate::ports::{CityPorts, Fence, Liveness, Note, SessionError, StartSpec, Started, Stopped};
+
+const NOTE_LIMIT: Duration = Duration::from_secs(2);
+const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
+const CAPTURE_LIMIT: Duration = Duration::from_secs(2);
+/// The provider's own limit is 5 s; past this it does not answer any more.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+const PROBE_RETRY: Duration = Duration::from_secs(1);
+
+/// What a [`Worker`] can be told. It knows one run only, so only what comes from outside carries
+/// a token.
+#[derive(Debug)]
+pub(crate) enum WorkerMsg {
+    /// The start task finished: the session is up, or never will be.
+    StartDone(Result<Started, StartFailure>),
+    /// A look at the session.
+    Probed(Result<Liveness, SessionError>),
+    /// The session ended. Comes from the provider's event stream, not from polling.
+    Exited(RunToken, ExitStatus),
+    /// Its last words.
+    Captured(String),
+    /// A listing missed the session: look closer.
+    Check,
+    /// End the run.
+    Stop(StopReason, Grace),
+    /// The interrupt was sent, or could not be.
+    Interrupted,
+    /// The grace is over: force.
+    Force,
+    /// The forced stop finished.
+    StopDone(Result<Stopped, SessionError>),
+    /// Panic, for fault drills.
+    Crash,
+}
+
+impl WorkerMsg {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::StartDone(_) => "StartDone",
+            Self::Probed(_) => "Probed",
+            Self::Exited(..) => "Exited",
+            Self::Captured(_) => "Captured",
+            Self::Check => "Check",
+            Self::Stop(..) => "Stop",
+            Self::Interrupted => "Interrupted",
+            Self::Force => "Force",
+            Self::StopDone(_) => "StopDone",
+            Self::Crash => "Crash",
+        }
+    }
+}
+
+/// What all Workers of a city share.
+#[derive(Debug)]
+pub(crate) struct WorkerShared {
+    pub(crate) city: Addr<CityMsg>,
+    pub(crate) ports: Arc<CityPorts>,
+    /// Bounds the broadcast of interrupts.
+    pub(crate) interrupts: Semaphore,
+    /// Bounds forced stops.
+    pub(crate) forces: Semaphore,
+}
+
+/// Everything about one run.
+#[derive(Debug)]
+pub(crate) struct WorkerArgs {
+    pub(crate) shared: Arc<WorkerShared>,
+    pub(crate) gauge: Arc<Gauge>,
+    pub(crate) agent: AgentName,
+    pub(crate) session: SessionName,
+    pub(crate) token: RunToken,
+    /// When the run began, or this attempt.
+    pub(crate) started: Instant,
+    pub(crate) mode: Mode,
+    /// How to start it; needed unless it is adopted.
+    pub(crate) start: Option<Arc<StartSpec>>,
+    pub(crate) startup_timeout: Duration,
+    pub(crate) capture_lines: u32,
+}
+
+/// State of a [`Worker`].
+#[derive(Debug)]
+pub(crate) struct WorkerState {
+    args: WorkerArgs,
+    me: Addr<WorkerMsg>,
+    run: RunState,
+    /// A start in flight dies with the Worker, so that nobody is left to finish it unseen.
+    starting: Option<Timer>,
+    grace: Option<Timer>,
+    /// The end of a planned stop, for the parent.
+    pub(crate) end: Option<AgentEnd>,
+}
+
+/// The actor; all state is in [`WorkerState`].
+#[derive(Debug)]
+pub(crate) struct Worker;
+
+impl Actor for Worker {
+    type Msg = WorkerMsg;
+    type State = WorkerState;
+    type Arguments = WorkerArgs;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<WorkerMsg>,
+        args: WorkerArgs,
+    ) -> Result<WorkerState, ActorProcessingErr> {
+        let me = Addr::new(me, args.gauge.clone());
+        let run = RunState::new(args.mode, args.capture_lines > 0);
+        Ok(WorkerState {
+            args,
+            me,
+            run,
+            starting: None,
+            grace: None,
+            end: None,
+        })
+    }
+
+    async fn post_start(
+        &self,
+        _: ActorRef<WorkerMsg>,
+        st: &mut WorkerState,
+    ) -> Result<(), ActorProcessingErr> {
+        let effects = st.run.on_begin();
+        st.perform(effects)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<WorkerMsg>,
+        msg: WorkerMsg,
+        st: &mut WorkerState,
+    ) -> Result<(), ActorProcessingErr> {
+        let _busy = st.args.gauge.enter(msg.kind());
+        let effects = match msg {
+            WorkerMsg::StartDone(result) => st.run.on_start_done(result),
+            WorkerMsg::Probed(result) => st.run.on_probed(result),
+            WorkerMsg::Exited(token, status) if token == st.args.token => st.run.on_exit(status),
+            WorkerMsg::Exited(..) => return Ok(()), // an older run of this name
+            WorkerMsg::Captured(tail) => st.run.on_captured(tail),
+            WorkerMsg::Check => st.run.on_check(),
+            WorkerMsg::Stop(reason, grace) => st.run.on_stop(reason, grace),
+            WorkerMsg::Interrupted => st.run.on_interrupted(),
+            WorkerMsg::Force => st.run.on_force(),
+            WorkerMsg::StopDone(result) => st.run.on_stop_done(result),
+            #[allow(clippy::panic)] // the whole point
+            WorkerMsg::Crash => panic!("fault drill: worker {} told to crash", st.args.agent),
+        };
+        st.perform(effects)
+    }
+}
+
+impl WorkerState {
+    /// Launches work and returns at once; results come back as messages.
+    fn perform(&mut self, effects: Vec<Effect>) -> Result<(), ActorProcessingErr> {
+        for effect in effects {
+            match effect {
+                Effect::Start => self.start(),
+                Effect::Probe => self.probe(Duration::ZERO),
+                Effect::ProbeLater => self.probe(PROBE_RETRY),
+                Effect::Capture => self.capture(),
+                Effect::Interrupt(reason) => self.interrupt(reason),
+                Effect::ArmGrace(grace) => {
+                    self.grace = Some(self.me.send_after(grace, WorkerMsg::Force));
+                }
+                Effect::Force(reason) => self.force(reason),
+                Effect::Report(report) => self.args.shared.city.send(CityMsg::Report {
+                    agent: self.args.agent.clone(),
+                    token: self.args.token.clone(),
+                    report,
+                }),
+                Effect::End { how, tail } => return self.finish(how, tail),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the actor: planned ends stop it normally, all others fail it.
+    fn finish(&mut self, how: EndKind, tail: String) -> Result<(), ActorProcessingErr> {
+        let end = AgentEnd {
+            token: self.args.token.clone(),
+            how,
+            uptime: self
+                .args
+                .shared
+                .ports
+                .clock
+                .now()
+                .saturating_duration_since(self.args.started),
+            tail,
+        };
+        if matches!(end.how, EndKind::Stopped { .. }) {
+            self.end = Some(end);
+            self.me.actor().stop(None);
+            return Ok(());
+        }
+        Err(Box::new(end))
+    }
+
+    fn start(&mut self) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let (token, session) = (self.args.token.clone(), self.args.session.clone());
+        let limit = self.args.startup_timeout;
+        let Some(spec) = self.args.start.clone() else {
+            // Adopted runs are never started by this Worker; see `Mode`.
+            me.send(WorkerMsg::StartDone(Err(provider_failure(
+                "nothing to start".into(),
+            ))));
+            return;
+        };
+        self.starting = Some(Timer::spawn(async move {
+            let result = match timeout(limit, ports.sessions.start(token.clone(), spec)).await {
+                Ok(result) => result,
+                Err(_) => {
+                    // Whatever came of it so far must not outlive the report of its failure.
+                    let stop = ports.sessions.stop(session, Fence::Token(token));
+                    let _ = timeout(STOP_LIMIT, stop).await;
+                    Err(provider_failure(format!("no answer within {limit:?}")))
+                }
+            };
+            me.send(WorkerMsg::StartDone(result));
+        }));
+    }
+
+    fn probe(&self, delay: Duration) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let look = ports.sessions.liveness(session, token);
+            let result = timeout(PROBE_LIMIT, look)
+                .await
+                .unwrap_or(Err(SessionError::Timeout));
+            me.send(WorkerMsg::Probed(result));
+        });
+    }
+
+    fn capture(&self) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let (session, lines) = (self.args.session.clone(), self.args.capture_lines);
+        tokio::spawn(async move {
+            let peek = timeout(CAPTURE_LIMIT, ports.sessions.peek(session, lines)).await;
+            // Last words are a courtesy; without them the end is reported all the same.
+            let tail = peek.ok().and_then(Result::ok).unwrap_or_default();
+            me.send(WorkerMsg::Captured(tail));
+        });
+    }
+
+    fn interrupt(&self, reason: StopReason) {
+        let (me, shared) = (self.me.clone(), self.args.shared.clone());
+        let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        tokio::spawn(async move {
+            let _permit = shared.interrupts.acquire().await;
+            record_intent(&shared, &session, &token, reason).await;
+            let fence = Fence::Token(token);
+            let _ = timeout(
+                INTERRUPT_LIMIT,
+                shared.ports.sessions.interrupt(session, fence),
+            )
+            .await;
+            me.send(WorkerMsg::Interrupted);
+        });
+    }
+
+    fn force(&mut self, reason: StopReason) {
+        self.grace = None;
+        let starting = self.starting.take();
+        let (me, shared) = (self.me.clone(), self.args.shared.clone());
+        let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        tokio::spawn(async move {
+            if let Some(starting) = starting {
+                starting.cancelled().await;
+            }
+            let _permit = shared.forces.acquire().await;
+            record_intent(&shared, &session, &token, reason).await;
+            let stop = shared.ports.sessions.stop(session, Fence::Token(token));
+            let result = timeout(STOP_LIMIT, stop)
+                .await
+                .unwrap_or(Err(SessionError::Timeout));
+            me.send(WorkerMsg::StopDone(result));
+        });
+    }
+}
+
+/// Marks the session, so that its end counts as planned even if this process does not see it.
+async fn record_intent(
+    shared: &WorkerShared,
+    session: &SessionName,
+    token: &RunToken,
+    reason: StopReason,
+) {
+    let set = shared.ports.sessions.set_note(
+        session.clone(),
+        Fence::Token(token.clone()),
+        Note::StopIntent,
+        Some(reason.as_str().to_owned()),
+    );
+    let _ = timeout(NOTE_LIMIT, set).await;
+}
+
+fn provider_failure(detail: String) -> StartFailure {
+    StartFailure {
+        stage: "start",
+        class: FailureClass::Provider,
+        detail,
+    }
+}

@@ -1,0 +1,465 @@
+//! The life of one run as a state machine: what was learnt goes in, effects come out.
+
+use std::time::Duration;
+
+use crate::model::{EndKind, ExitStatus, StartFailure, StopReason};
+use crate::ports::{Liveness, SessionError, Started, Stopped};
+
+/// How a Worker comes by its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Starts it.
+    Start,
+    /// Takes over a run that was announced before.
+    Adopt,
+    /// Takes over from a Worker lost during the start: it may be up already, or not yet begun.
+    Resume,
+}
+
+/// How long a run may take to leave after the interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grace {
+    /// No interrupt, force at once.
+    None,
+    /// This long.
+    For(Duration),
+    /// Until the supervisor says `Force`.
+    UntilTold,
+}
+
+/// What a Worker reports to its supervisor while it lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The session is up.
+    Started(Started),
+    /// The interrupt of a planned stop was sent.
+    Interrupted,
+    /// A planned stop failed; the run goes on.
+    StopFailed(SessionError),
+}
+
+/// What the Worker has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Start,
+    Probe,
+    ProbeLater,
+    Capture,
+    Interrupt(StopReason),
+    ArmGrace(Duration),
+    Force(StopReason),
+    Report(Report),
+    End { how: EndKind, tail: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    /// The start is under way; the exit may be known before its return.
+    Starting {
+        exited: Option<ExitStatus>,
+    },
+    /// Not yet known whether the session lives.
+    Probing {
+        announce: bool,
+    },
+    Running,
+    /// Ended on its own; last words are being read.
+    Capturing(ExitStatus),
+    Stopping(Stopping),
+    Ended,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stopping {
+    reason: StopReason,
+    grace: Grace,
+    /// The final stop, which also sweeps up strays, is under way.
+    forcing: bool,
+    /// The leader did not leave by itself.
+    forced: bool,
+    exited: Option<ExitStatus>,
+}
+
+/// State of one run.
+#[derive(Debug)]
+pub(crate) struct RunState {
+    mode: Mode,
+    phase: Phase,
+    captures: bool,
+}
+
+impl RunState {
+    pub(crate) fn new(mode: Mode, captures: bool) -> Self {
+        let phase = match mode {
+            Mode::Start => Phase::Starting { exited: None },
+            Mode::Adopt => Phase::Probing { announce: false },
+            Mode::Resume => Phase::Probing { announce: true },
+        };
+        Self {
+            mode,
+            phase,
+            captures,
+        }
+    }
+
+    pub(crate) fn on_begin(&self) -> Vec<Effect> {
+        match self.mode {
+            Mode::Start => vec![Effect::Start],
+            Mode::Adopt | Mode::Resume => vec![Effect::Probe],
+        }
+    }
+
+    pub(crate) fn on_start_done(&mut self, result: Result<Started, StartFailure>) -> Vec<Effect> {
+        let Phase::Starting { exited } = self.phase else {
+            return vec![]; // being stopped: that takes care of whatever was started
+        };
+        match result {
+            Ok(started) => {
+                self.phase = Phase::Running;
+                let mut effects = vec![Effect::Report(Report::Started(started))];
+                if let Some(status) = exited {
+                    effects.extend(self.on_exit(status));
+                }
+                effects
+            }
+            Err(failure) => self.end(EndKind::StartFailed(failure), String::new()),
+        }
+    }
+
+    pub(crate) fn on_probed(&mut self, result: Result<Liveness, SessionError>) -> Vec<Effect> {
+        let announce = match self.phase {
+            Phase::Probing { announce } => announce,
+            Phase::Running => false,
+            _ => return vec![],
+        };
+        match result {
+            Ok(Liveness::Live { pid }) => self.up(announce, pid),
+            Ok(Liveness::Dead(status)) => {
+                let mut effects = self.up(announce, None);
+                effects.extend(self.on_exit(status));
+                effects
+            }
+            Ok(Liveness::Absent) if announce => {
+                self.phase = Phase::Starting { exited: None };
+                vec![Effect::Start]
+            }
+            Ok(Liveness::Absent) => self.on_exit(ExitStatus::Vanished),
+            // Cannot observe is not dead.
+            Err(_) => vec![Effect::ProbeLater],
+        }
+    }
+
+    fn up(&mut self, announce: bool, pid: Option<u32>) -> Vec<Effect> {
+        self.phase = Phase::Running;
+        if announce {
+            vec![Effect::Report(Report::Started(Started { pid }))]
+        } else {
+            vec![]
+        }
+    }
+
+    pub(crate) fn on_exit(&mut self, status: ExitStatus) -> Vec<Effect> {
+        match &mut self.phase {
+            Phase::Starting { exited } => {
+                exited.get_or_insert(status);
+                vec![]
+            }
+            Phase::Probing { announce } => {
+                let announce = *announce;
+                let mut effects = self.up(announce, None);
+                effects.extend(self.on_exit(status));
+                effects
+            }
+            Phase::Running if self.captures && status != ExitStatus::Code(0) => {
+                self.phase = Phase::Capturing(status);
+                vec![Effect::Capture]
+            }
+            Phase::Running => self.end(EndKind::Exited(status), String::new()),
+            Phase::Stopping(stopping) => {
+                stopping.exited.get_or_insert(status);
+                if std::mem::replace(&mut stopping.forcing, true) {
+                    return vec![];
+                }
+                vec![Effect::Force(stopping.reason)] // sweeps up what the leader left behind
+            }
+            Phase::Capturing(_) | Phase::Ended => vec![],
+        }
+    }
+
+    pub(crate) fn on_captured(&mut self, tail: String) -> Vec<Effect> {
+        match self.phase {
+            Phase::Capturing(status) => self.end(EndKind::Exited(status), tail),
+            _ => vec![],
+        }
+    }
+
+    pub(crate) fn on_check(&self) -> Vec<Effect> {
+        if self.phase == Phase::Running {
+            vec![Effect::Probe]
+        } else {
+            vec![]
+        }
+    }
+
+    pub(crate) fn on_stop(&mut self, reason: StopReason, grace: Grace) -> Vec<Effect> {
+        let grace = match (&self.phase, grace) {
+            (Phase::Running | Phase::Probing { .. }, grace) => grace,
+            (Phase::Starting { .. }, _) => Grace::None,
+            (Phase::Stopping(_), Grace::None) => return self.on_force(),
+            // Ended on its own before the stop arrived: that end stands.
+            (Phase::Stopping(_) | Phase::Capturing(_) | Phase::Ended, _) => return vec![],
+        };
+        let now = grace == Grace::None;
+        self.phase = Phase::Stopping(Stopping {
+            reason,
+            grace,
+            forcing: now,
+            forced: now,
+            exited: None,
+        });
+        vec![if now {
+            Effect::Force(reason)
+        } else {
+            Effect::Interrupt(reason)
+        }]
+    }
+
+    pub(crate) fn on_interrupted(&self) -> Vec<Effect> {
+        let mut effects = vec![Effect::Report(Report::Interrupted)];
+        if let Phase::Stopping(Stopping {
+            grace: Grace::For(grace),
+            forcing: false,
+            ..
+        }) = self.phase
+        {
+            effects.push(Effect::ArmGrace(grace));
+        }
+        effects
+    }
+
+    pub(crate) fn on_force(&mut self) -> Vec<Effect> {
+        let Phase::Stopping(stopping) = &mut self.phase else {
+            return vec![];
+        };
+        if std::mem::replace(&mut stopping.forcing, true) {
+            return vec![];
+        }
+        stopping.forced = true;
+        vec![Effect::Force(stopping.reason)]
+    }
+
+    pub(crate) fn on_stop_done(&mut self, result: Result<Stopped, SessionError>) -> Vec<Effect> {
+        let Phase::Stopping(stopping) = &self.phase else {
+            return vec![];
+        };
+        match result {
+            // The leader is known to be gone; a stray that resists is not worth a lost end.
+            Err(error) if stopping.exited.is_none() => {
+                self.phase = Phase::Running;
+                vec![Effect::Report(Report::StopFailed(error))]
+            }
+            _ => {
+                let how = EndKind::Stopped {
+                    reason: stopping.reason,
+                    status: stopping.exited,
+                    forced: stopping.forced,
+                };
+                self.end(how, String::new())
+            }
+        }
+    }
+
+    fn end(&mut self, how: EndKind, tail: String) -> Vec<Effect> {
+        self.phase = Phase::Ended;
+        vec![Effect::End { how, tail }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::FailureClass;
+
+    const CODE_1: ExitStatus = ExitStatus::Code(1);
+    const UP: Started = Started { pid: Some(7) };
+
+    fn started() -> Effect {
+        Effect::Report(Report::Started(UP))
+    }
+
+    fn exited(status: ExitStatus) -> Effect {
+        Effect::End {
+            how: EndKind::Exited(status),
+            tail: String::new(),
+        }
+    }
+
+    fn stopped(status: Option<ExitStatus>, forced: bool) -> Effect {
+        let how = EndKind::Stopped {
+            reason: StopReason::Drift,
+            status,
+            forced,
+        };
+        Effect::End {
+            how,
+            tail: String::new(),
+        }
+    }
+
+    fn running() -> RunState {
+        let mut run = RunState::new(Mode::Start, false);
+        assert_eq!(run.on_start_done(Ok(UP)), [started()]);
+        run
+    }
+
+    #[test]
+    fn an_exit_known_before_the_start_returns_is_reported_after_it() {
+        let mut run = RunState::new(Mode::Start, false);
+        assert_eq!(run.on_begin(), [Effect::Start]);
+        assert_eq!(run.on_exit(CODE_1), []);
+        assert_eq!(run.on_start_done(Ok(UP)), [started(), exited(CODE_1)]);
+    }
+
+    #[test]
+    fn a_failed_start_ends_the_run_without_announcing_it() {
+        let mut run = RunState::new(Mode::Start, true);
+        let failure = StartFailure {
+            stage: "spawn",
+            class: FailureClass::Agent,
+            detail: "no".into(),
+        };
+        let how = EndKind::StartFailed(failure.clone());
+        assert_eq!(
+            run.on_start_done(Err(failure)),
+            [Effect::End {
+                how,
+                tail: String::new()
+            }]
+        );
+    }
+
+    #[test]
+    fn a_crash_is_reported_with_its_last_words_and_a_clean_exit_without() {
+        let mut run = RunState::new(Mode::Adopt, true);
+        assert_eq!(run.on_probed(Ok(Liveness::Live { pid: None })), []);
+        assert_eq!(run.on_exit(CODE_1), [Effect::Capture]);
+        assert_eq!(run.on_exit(CODE_1), [], "told twice, ended once");
+        let end = Effect::End {
+            how: EndKind::Exited(CODE_1),
+            tail: "oops".into(),
+        };
+        assert_eq!(run.on_captured("oops".into()), [end]);
+
+        let mut run = running();
+        assert_eq!(
+            run.on_exit(ExitStatus::Code(0)),
+            [exited(ExitStatus::Code(0))]
+        );
+    }
+
+    #[test]
+    fn a_stop_interrupts_waits_and_forces() {
+        let mut run = running();
+        let grace = Grace::For(Duration::from_secs(5));
+        assert_eq!(
+            run.on_stop(StopReason::Drift, grace),
+            [Effect::Interrupt(StopReason::Drift)]
+        );
+        assert_eq!(
+            run.on_interrupted(),
+            [
+                Effect::Report(Report::Interrupted),
+                Effect::ArmGrace(Duration::from_secs(5))
+            ]
+        );
+        assert_eq!(run.on_force(), [Effect::Force(StopReason::Drift)]);
+        assert_eq!(
+            run.on_exit(ExitStatus::Signal(9)),
+            [],
+            "the final stop is under way already"
+        );
+        assert_eq!(
+            run.on_stop_done(Ok(Stopped::Forced)),
+            [stopped(Some(ExitStatus::Signal(9)), true)]
+        );
+    }
+
+    #[test]
+    fn an_exit_after_the_intent_is_planned_whatever_its_status() {
+        let mut run = running();
+        let _ = run.on_stop(StopReason::Drift, Grace::UntilTold);
+        assert_eq!(
+            run.on_exit(CODE_1),
+            [Effect::Force(StopReason::Drift)],
+            "sweeps up strays"
+        );
+        assert_eq!(
+            run.on_stop_done(Ok(Stopped::Clean)),
+            [stopped(Some(CODE_1), false)]
+        );
+    }
+
+    #[test]
+    fn an_exit_before_the_stop_arrives_is_unplanned_and_the_stop_finds_nothing() {
+        let mut run = RunState::new(Mode::Start, true);
+        let _ = run.on_start_done(Ok(UP));
+        let _ = run.on_exit(CODE_1);
+        assert_eq!(run.on_stop(StopReason::Drift, Grace::None), []);
+        let how = EndKind::Exited(CODE_1);
+        assert_eq!(
+            run.on_captured(String::new()),
+            [Effect::End {
+                how,
+                tail: String::new()
+            }]
+        );
+    }
+
+    #[test]
+    fn a_stop_during_the_start_cancels_it_and_ignores_its_result() {
+        let mut run = RunState::new(Mode::Start, false);
+        let grace = Grace::For(Duration::from_secs(5));
+        assert_eq!(
+            run.on_stop(StopReason::Drift, grace),
+            [Effect::Force(StopReason::Drift)]
+        );
+        assert_eq!(run.on_start_done(Ok(UP)), []);
+        assert_eq!(run.on_stop_done(Ok(Stopped::Absent)), [stopped(None, true)]);
+    }
+
+    #[test]
+    fn a_failed_stop_leaves_the_run_running() {
+        let mut run = running();
+        let _ = run.on_stop(StopReason::Drift, Grace::None);
+        assert_eq!(
+            run.on_stop_done(Err(SessionError::Timeout)),
+            [Effect::Report(Report::StopFailed(SessionError::Timeout))]
+        );
+        assert_eq!(run.on_exit(CODE_1), [exited(CODE_1)]);
+    }
+
+    #[test]
+    fn an_adopted_run_that_cannot_be_observed_is_asked_again_not_declared_dead() {
+        let mut run = RunState::new(Mode::Adopt, false);
+        assert_eq!(run.on_begin(), [Effect::Probe]);
+        assert_eq!(
+            run.on_probed(Err(SessionError::Timeout)),
+            [Effect::ProbeLater]
+        );
+        assert_eq!(
+            run.on_probed(Ok(Liveness::Absent)),
+            [exited(ExitStatus::Vanished)]
+        );
+    }
+
+    #[test]
+    fn a_resumed_start_begins_anew_only_if_nothing_was_started() {
+        let mut run = RunState::new(Mode::Resume, false);
+        assert_eq!(run.on_probed(Ok(Liveness::Absent)), [Effect::Start]);
+        let mut run = RunState::new(Mode::Resume, false);
+        assert_eq!(
+            run.on_probed(Ok(Liveness::Live { pid: Some(7) })),
+            [started()]
+        );
+    }
+}

@@ -1,0 +1,107 @@
+use std::time::Duration;
+
+use gascity_actors::ports::SessionError;
+
+use crate::util::{MINUTE, Town, agent, city, pass, settle};
+
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Invariant I2: reconciliation is idempotent.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_ticks_over_a_settled_city_change_nothing() {
+    let (_town, city) = Town::with(city("a").agent(agent("db")).agent(agent("api"))).await;
+    pass(MINUTE).await;
+    city.sessions.clear_calls();
+    let events = city.journal.events().len();
+    pass(INTERVAL * 100).await;
+    assert!(city.sessions.count("snapshot", None) >= 100);
+    assert_eq!(city.sessions.mutating(), []);
+    assert_eq!(city.journal.events().len(), events);
+}
+
+/// Invariant I21, first half: a listing that takes ten intervals is followed by one tick.
+#[tokio::test(start_paused = true)]
+async fn slow_ticks_do_not_pile_up() {
+    let (town, city) = Town::with(city("a").agent(agent("db"))).await;
+    city.sessions.delay_listing(Duration::from_secs(9));
+    let spec = crate::util::city("a").daemon(|d| d.patrol_interval = Duration::from_millis(900));
+    city.desired
+        .set(Ok(spec.agent(agent("db")).build().unwrap()));
+    pass(Duration::from_secs(1)).await; // the reload's own tick is under way
+    city.sessions.clear_calls();
+    pass(Duration::from_secs(45)).await;
+    assert_eq!(
+        city.sessions.count("snapshot", None),
+        5,
+        "one after the other, none in between"
+    );
+    city.sessions.delay_listing(Duration::ZERO);
+    pass(Duration::from_secs(9)).await;
+    city.sessions.clear_calls();
+    pass(Duration::from_secs(9)).await;
+    assert_eq!(
+        city.sessions.count("snapshot", None),
+        10,
+        "back on schedule"
+    );
+    assert!(town.view("a").await.ticks_missed >= 36);
+}
+
+/// Invariant I21, second half: any number of pokes during a tick is one tick.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_pokes_during_a_tick_are_one_tick() {
+    let (town, city) = Town::with(city("a").agent(agent("db"))).await;
+    city.sessions.delay_listing(Duration::from_secs(1));
+    let handle = town.city("a");
+    handle.poke().await.unwrap();
+    settle().await;
+    city.sessions.clear_calls();
+    for _ in 0..1000 {
+        handle.poke().await.unwrap();
+    }
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(city.sessions.count("snapshot", None), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pokes_do_not_move_the_patrol_schedule() {
+    let (town, city) = Town::with(city("a").agent(agent("db"))).await;
+    pass(Duration::from_secs(20)).await;
+    town.city("a").poke().await.unwrap();
+    settle().await;
+    city.sessions.clear_calls();
+    pass(Duration::from_secs(11)).await;
+    assert_eq!(
+        city.sessions.count("snapshot", None),
+        1,
+        "due at 30s all the same"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_answered_while_a_tick_hangs() {
+    let (town, city) = Town::with(city("a").agent(agent("db"))).await;
+    city.sessions.delay_listing(Duration::from_secs(9));
+    town.city("a").poke().await.unwrap();
+    settle().await;
+    let at = tokio::time::Instant::now();
+    assert_eq!(town.view("a").await.instances.len(), 1);
+    assert_eq!(tokio::time::Instant::now(), at);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_listing_declares_nobody_dead_and_is_reported_until_it_works() {
+    let (town, city) = Town::with(city("a").agent(agent("db"))).await;
+    pass(MINUTE).await;
+    city.sessions
+        .fail_listing(Some(SessionError::Backend("no route".into())));
+    pass(10 * MINUTE).await;
+    assert_eq!(city.sessions.count("start", None), 1);
+    assert_eq!(
+        town.view("a").await.degraded,
+        ["sessions cannot be listed: no route"]
+    );
+    city.sessions.fail_listing(None);
+    pass(MINUTE).await;
+    assert!(town.view("a").await.degraded.is_empty());
+}
