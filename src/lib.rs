@@ -1,4 +1,6 @@
 //! gc: an Erlang/OTP-style supervisor for fleets of coding agents.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod control;
+
 pub use gascity_actors::{model, ports};

@@ -1,0 +1,17 @@
+//! How a running supervisor is found, reached and kept single: directories, locks, the registry
+//! of cities, the control socket (both sides) and the detached start.
+//!
+//! ```text
+//! home      where everything lives          lock      who runs (the only proof of life)
+//! registry  which cities are meant to run   daemon    a supervisor that outlives its shell
+//! wire      one request, one answer         server, client   the two ends of it
+//! ```
+//!
+//! Nothing here knows an actor: the socket answers through a [`server::Handler`], and the registry
+//! speaks the types of [`crate::ports`].
+
+pub mod home;
+pub mod lock;
+pub mod registry;
+
+mod files;
