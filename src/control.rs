@@ -13,5 +13,7 @@
 pub mod home;
 pub mod lock;
 pub mod registry;
+pub mod server;
+pub mod wire;
 
 mod files;
