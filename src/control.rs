@@ -10,6 +10,8 @@
 //! Nothing here knows an actor: the socket answers through a [`server::Handler`], and the registry
 //! speaks the types of [`crate::ports`].
 
+pub mod client;
+pub mod daemon;
 pub mod home;
 pub mod lock;
 pub mod registry;
