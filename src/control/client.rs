@@ -2,19 +2,18 @@
 //! faster without a runtime.
 
 mod connect;
+mod exchange;
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::wire::{Code, Request, VERSION, WireError};
-
-/// Longest answer that is taken; a server that sends more is broken.
-const ANSWER_MAX: usize = 256 << 20;
+use super::wire::{Code, VERSION, WireError};
+use exchange::{Answer, Exchange};
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +74,9 @@ impl ClientError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotRunning => Some("gc start"),
-            Self::Version { .. } => Some("restart the supervisor: gc supervisor upgrade"),
+            Self::Version { .. } => {
+                Some("restart the supervisor: gc supervisor stop, then gc supervisor start")
+            }
             _ => None,
         }
     }
@@ -134,7 +135,7 @@ pub struct Hello {
 /// A connection to a control socket, past its `hello`.
 #[derive(Debug)]
 pub struct Client {
-    wire: Wire,
+    exchange: Exchange,
     hello: Hello,
     patience: Patience,
 }
@@ -146,23 +147,30 @@ impl Client {
     /// # Errors
     /// [`ClientError::NotRunning`] when there is nobody anywhere; otherwise the first problem met.
     pub fn connect(sockets: &[PathBuf], patience: Patience) -> Result<Self, ClientError> {
-        let mut problem = ClientError::NotRunning;
-        for socket in sockets {
-            match connect::connect(socket, patience.connect)
-                .and_then(|stream| Self::greet(stream, patience))
-            {
-                Ok(client) => return Ok(client),
-                Err(ClientError::NotRunning) => {}
-                Err(e) if matches!(problem, ClientError::NotRunning) => problem = e,
-                Err(_) => {}
-            }
-        }
-        Err(problem)
+        first_answering(sockets, |socket| {
+            Self::greet(connect::connect(socket, patience.connect)?, patience)
+        })
+    }
+
+    /// Says one plain word (`ping`, `stop`, …) to the first of `sockets` that answers, and returns
+    /// the answer. Words are the same in every protocol version.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn word(
+        sockets: &[PathBuf],
+        word: &str,
+        patience: Patience,
+    ) -> Result<String, ClientError> {
+        first_answering(sockets, |socket| {
+            let stream = connect::connect(socket, patience.connect)?;
+            Exchange::new(stream).word(word, patience.answer)
+        })
     }
 
     fn greet(stream: UnixStream, patience: Patience) -> Result<Self, ClientError> {
         let mut client = Self {
-            wire: Wire::new(stream),
+            exchange: Exchange::new(stream),
             hello: Hello::default(),
             patience,
         };
@@ -201,8 +209,8 @@ impl Client {
         params: Value,
         limit: Option<Duration>,
     ) -> Result<Value, ClientError> {
-        let id = self.wire.ask(op, params, self.patience.answer)?;
-        match self.wire.answer(id, limit)? {
+        let id = self.exchange.ask(op, params, self.patience.answer)?;
+        match self.exchange.answer(id, limit)? {
             Answer::Result(value) => Ok(value),
             Answer::Item(_) | Answer::Done => {
                 Err(ClientError::Protocol(format!("{op} answers as a stream")))
@@ -220,9 +228,9 @@ impl Client {
         params: Value,
         limit: Option<Duration>,
     ) -> Result<Items, ClientError> {
-        let id = self.wire.ask(op, params, self.patience.answer)?;
+        let id = self.exchange.ask(op, params, self.patience.answer)?;
         Ok(Items {
-            wire: self.wire,
+            exchange: self.exchange,
             id,
             limit,
             ended: false,
@@ -237,7 +245,7 @@ impl Client {
     pub fn wait_closed(mut self, limit: Duration) -> Result<bool, ClientError> {
         let deadline = Instant::now() + limit;
         loop {
-            match self.wire.line(Some(deadline)) {
+            match self.exchange.line(Some(deadline)) {
                 Ok(_) => {}
                 Err(ClientError::NoAnswer) => return Ok(false),
                 Err(ClientError::Io(e)) => return Err(e.into()),
@@ -247,10 +255,26 @@ impl Client {
     }
 }
 
+/// Tries each place; where nobody is, the next one counts.
+fn first_answering<T>(
+    sockets: &[PathBuf],
+    attempt: impl Fn(&Path) -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
+    let mut problem = ClientError::NotRunning;
+    for socket in sockets {
+        match attempt(socket) {
+            Ok(answer) => return Ok(answer),
+            Err(e) if matches!(problem, ClientError::NotRunning) => problem = e,
+            Err(_) => {} // the first problem is the one to report
+        }
+    }
+    Err(problem)
+}
+
 /// The items of a stream, until the server is done or an error ends it.
 #[derive(Debug)]
 pub struct Items {
-    wire: Wire,
+    exchange: Exchange,
     id: u64,
     limit: Option<Duration>,
     ended: bool,
@@ -263,7 +287,7 @@ impl Iterator for Items {
         if self.ended {
             return None;
         }
-        match self.wire.answer(self.id, self.limit) {
+        match self.exchange.answer(self.id, self.limit) {
             Ok(Answer::Item(item)) => return Some(Ok(item)),
             Ok(Answer::Done) => self.ended = true,
             Ok(Answer::Result(_)) => {
@@ -278,147 +302,6 @@ impl Iterator for Items {
         }
         None
     }
-}
-
-/// One parsed line.
-enum Answer {
-    Result(Value),
-    Item(Value),
-    Done,
-}
-
-#[derive(Deserialize)]
-struct AnswerLine {
-    #[serde(default)]
-    id: Value,
-    ok: bool,
-    result: Option<Value>,
-    item: Option<Value>,
-    #[serde(default)]
-    done: bool,
-    error: Option<WireError>,
-}
-
-/// Lines out and in, with deadlines.
-#[derive(Debug)]
-struct Wire {
-    stream: UnixStream,
-    buffer: Vec<u8>,
-    last_id: u64,
-    heard: bool,
-}
-
-impl Wire {
-    fn new(stream: UnixStream) -> Self {
-        Self {
-            stream,
-            buffer: Vec::new(),
-            last_id: 0,
-            heard: false,
-        }
-    }
-
-    fn ask(&mut self, op: &str, params: Value, limit: Duration) -> Result<u64, ClientError> {
-        self.last_id += 1;
-        let request = Request {
-            id: self.last_id.into(),
-            op: op.to_owned(),
-            params,
-        };
-        self.stream.set_write_timeout(Some(limit))?;
-        match self.stream.write_all(request.line().as_bytes()) {
-            Ok(()) => Ok(self.last_id),
-            // It may have said why before it closed (`busy`, `too_large`).
-            Err(e) if is_hang_up(&e) => Ok(self.last_id),
-            Err(e) if is_timeout(&e) => Err(ClientError::NoAnswer),
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    fn answer(&mut self, id: u64, limit: Option<Duration>) -> Result<Answer, ClientError> {
-        let line = self.line(limit.map(|limit| Instant::now() + limit))?;
-        if line == b"busy" {
-            let busy = WireError::new(Code::Busy, "supervisor is busy: too many connections");
-            return Err(busy.into());
-        }
-        let answer: AnswerLine =
-            serde_json::from_slice(&line).map_err(|e| ClientError::Protocol(e.to_string()))?;
-        if let (false, Some(error)) = (answer.ok, answer.error) {
-            return Err(error.into());
-        }
-        if answer.id != id {
-            let text = format!("an answer to {} in place of {id}", answer.id);
-            return Err(ClientError::Protocol(text));
-        }
-        match (answer.result, answer.item) {
-            (Some(result), _) => Ok(Answer::Result(result)),
-            (None, Some(item)) => Ok(Answer::Item(item)),
-            (None, None) if answer.done => Ok(Answer::Done),
-            (None, None) => Err(ClientError::Protocol("neither result nor item".to_owned())),
-        }
-    }
-
-    fn line(&mut self, deadline: Option<Instant>) -> Result<Vec<u8>, ClientError> {
-        let mut searched = 0;
-        loop {
-            let unseen = &self.buffer[searched..];
-            if let Some(at) = unseen.iter().position(|b| *b == b'\n') {
-                let rest = self.buffer.split_off(searched + at + 1);
-                let mut line = std::mem::replace(&mut self.buffer, rest);
-                line.pop();
-                return Ok(line);
-            }
-            searched = self.buffer.len();
-            if searched > ANSWER_MAX {
-                return Err(ClientError::Protocol("endless line".to_owned()));
-            }
-            self.fill(deadline)?;
-        }
-    }
-
-    fn fill(&mut self, deadline: Option<Instant>) -> Result<(), ClientError> {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left == Some(Duration::ZERO) {
-            return Err(ClientError::NoAnswer);
-        }
-        self.stream.set_read_timeout(left)?;
-        let mut chunk = [0; 16 * 1024];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => Err(self.hung_up()),
-            Ok(count) => {
-                self.heard = true;
-                self.buffer.extend_from_slice(&chunk[..count]);
-                Ok(())
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(e) if is_hang_up(&e) => Err(self.hung_up()),
-            Err(e) if is_timeout(&e) => Err(ClientError::NoAnswer),
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    /// Closed without a single byte means that we were turned away.
-    fn hung_up(&self) -> ClientError {
-        if self.heard {
-            ClientError::Protocol("the connection was closed".to_owned())
-        } else {
-            ClientError::Denied
-        }
-    }
-}
-
-fn is_hang_up(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
-    )
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
 }
 
 #[cfg(test)]

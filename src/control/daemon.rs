@@ -183,7 +183,7 @@ impl Detached {
             Err(Errno::PERM) => {}
             Err(e) => return Err(e.into()),
         }
-        close_fds::set_fds_cloexec(3, &[]);
+        close_fds::set_fds_cloexec_threadsafe(3, &[]);
         let out = open_out(out)?;
         Ok(Self { out })
     }

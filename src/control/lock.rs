@@ -120,9 +120,9 @@ impl Lock {
             source,
         };
         let file = open(path).map_err(io)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
+        match try_exclusive(&file) {
+            Ok(true) => {}
+            Ok(false) => {
                 let pid = Holder::read(path).map(|holder| holder.pid);
                 return Err(LockError::Held { role, pid });
             }
@@ -280,6 +280,24 @@ fn lock_within(file: File, operation: FlockOperation, limit: Duration) -> io::Re
         Ok(locked) => Ok(Some(locked?)),
         Err(_) => Ok(None),
     }
+}
+
+/// Takes the lock unless somebody holds it. Those who only look ([`holder`], [`wait_free`]) share
+/// it for an instant; as long as sharing is possible nobody holds it, and trying again is right.
+fn try_exclusive(file: &File) -> rustix::io::Result<bool> {
+    for _ in 0..100 {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {}
+            other => return other.map(|()| true),
+        }
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => rustix::fs::flock(file, FlockOperation::Unlock)?,
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(e) => return Err(e),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(false)
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -230,16 +230,22 @@ struct Accept {
 
 impl Accept {
     async fn run(self, listener: UnixListener) {
+        let mut failing = false;
         loop {
             let accepted = tokio::select! {
                 () = self.stop.cancelled() => return,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => self.admit(stream),
+                Ok((stream, _)) => {
+                    failing = false;
+                    self.admit(stream);
+                }
                 Err(e) => {
                     // Most likely out of descriptors: trying again at once would only spin.
-                    tracing::warn!("control socket: accept failed: {e}");
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!("control socket: accept failed: {e}");
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }

@@ -1,4 +1,4 @@
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -107,6 +107,14 @@ fn calls_are_answered_and_refusals_keep_their_code() {
     client
         .call("echo", json!({}))
         .expect("the connection goes on");
+}
+
+#[test]
+fn plain_words_are_answered_without_a_hello() {
+    let server = Server::start(Limits::default());
+    let sockets = [server.dir.path().join("s.sock")];
+    let answer = Client::word(&sockets, "bogus", PATIENCE).unwrap();
+    assert_eq!(answer, "error: unknown command");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn detached_child() {
     let session = rustix::process::getsid(None).unwrap();
     assert_eq!(session, rustix::process::getpid(), "a session of its own");
     let listing = Command::new("ls")
-        .args(["-l", "/proc/self/fd/"])
+        .args(["-l", "/dev/fd/"])
         .output()
         .unwrap();
     fs::write(dir.join("fds"), listing.stdout).unwrap();

@@ -117,6 +117,24 @@ fn a_killed_holder_leaves_the_lock_free() {
 }
 
 #[test]
+fn looking_at_a_lock_keeps_nobody_from_taking_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("l");
+    drop(Lock::acquire(&path, Role::Supervisor).unwrap());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                holder(&path).unwrap();
+            }
+        });
+        let taken = (0..100).all(|_| Lock::acquire(&path, Role::Supervisor).is_ok());
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(taken);
+    });
+}
+
+#[test]
 fn the_lock_descriptor_is_close_on_exec() {
     let dir = tempfile::tempdir().unwrap();
     let lock = Lock::acquire(&dir.path().join("l"), Role::Supervisor).unwrap();

@@ -28,8 +28,8 @@ pub struct RegistryWatch {
 }
 
 impl RegistryWatch {
-    /// Watches `files`. Where the system cannot, [`RegistryWatch::error`] says why and no change is
-    /// ever told; regular reads then have to do.
+    /// Watches `files`. Where the system cannot, [`RegistryWatch::error`] says why and changes there
+    /// are not told; regular reads then have to do.
     #[must_use]
     pub fn start(files: &[PathBuf]) -> Self {
         Self::with_quiet(files, QUIET)
@@ -40,9 +40,9 @@ impl RegistryWatch {
     pub fn with_quiet(files: &[PathBuf], quiet: Duration) -> Self {
         let (sender, changes) = watch::channel(0);
         match watch(files, quiet, &sender) {
-            Ok(watcher) => Self {
+            Ok((watcher, error)) => Self {
                 changes,
-                error: None,
+                error,
                 _watcher: Some(watcher),
                 _idle: None,
             },
@@ -61,7 +61,7 @@ impl RegistryWatch {
         self.changes.clone()
     }
 
-    /// Why nothing is watched, if so.
+    /// Why something is not watched, if so.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
@@ -72,7 +72,7 @@ fn watch(
     files: &[PathBuf],
     quiet: Duration,
     changes: &watch::Sender<u64>,
-) -> notify::Result<RecommendedWatcher> {
+) -> notify::Result<(RecommendedWatcher, Option<String>)> {
     let mut places: Vec<PathBuf> = Vec::new();
     for file in files {
         places.push(file.clone());
@@ -96,14 +96,17 @@ fn watch(
     let mut dirs: Vec<&Path> = places.iter().filter_map(|p| p.parent()).collect();
     dirs.sort_unstable();
     dirs.dedup();
+    let mut error = None;
     for dir in dirs {
-        watcher.watch(dir, RecursiveMode::NonRecursive)?;
+        if let Err(e) = watcher.watch(dir, RecursiveMode::NonRecursive) {
+            error = Some(format!("{}: {e}", dir.display())); // the others are still worth watching
+        }
     }
     let changes = changes.clone();
     std::thread::Builder::new()
         .name("registry-watch".to_owned())
         .spawn(move || debounce(&events, quiet, &changes))?;
-    Ok(watcher)
+    Ok((watcher, error))
 }
 
 /// Reading the file is an event too; answering it with a read would never end.

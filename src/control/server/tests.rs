@@ -92,14 +92,7 @@ async fn line(client: &mut BufReader<UnixStream>) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text:?}"))
 }
 
-fn quick() -> Limits {
-    Limits {
-        first_byte: Duration::from_millis(10),
-        full_line: Duration::from_millis(10),
-        idle: Duration::from_millis(10),
-        ..Limits::default()
-    }
-}
+const AT_ONCE: Duration = Duration::from_millis(10);
 
 #[tokio::test]
 async fn plain_words_get_one_answer_and_are_closed() {
@@ -186,14 +179,33 @@ async fn broken_json_and_bad_utf8_get_one_error_and_are_closed() {
 }
 
 #[tokio::test]
-async fn silent_slow_and_idle_clients_are_closed() {
-    let server = Fixture::start(quick());
-    assert_eq!(server.say("").await, "", "never said a byte");
+async fn a_silent_client_is_closed() {
+    let server = Fixture::start(Limits {
+        first_byte: AT_ONCE,
+        ..Limits::default()
+    });
+    assert_eq!(server.say("").await, "");
+}
+
+#[tokio::test]
+async fn an_unfinished_line_is_a_timeout() {
+    let server = Fixture::start(Limits {
+        full_line: AT_ONCE,
+        ..Limits::default()
+    });
     assert_eq!(server.say("pi").await, "error: timeout\n");
     let unfinished = server.say("{\"op\":").await;
     assert!(unfinished.contains("\"timeout\""), "{unfinished}");
+}
+
+#[tokio::test]
+async fn an_idle_client_is_closed_after_its_answer() {
+    let server = Fixture::start(Limits {
+        idle: AT_ONCE,
+        ..Limits::default()
+    });
     let answered = server.say("{\"op\":\"ping\"}\n").await;
-    assert_eq!(answered.lines().count(), 1, "idle after one answer");
+    assert_eq!(answered.lines().count(), 1);
 }
 
 #[tokio::test]
