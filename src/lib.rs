@@ -1,6 +1,7 @@
 //! gc: an Erlang/OTP-style supervisor for fleets of coding agents.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod cli;
 pub mod control;
 
 pub use gascity_actors::{model, ports};

@@ -1,0 +1,193 @@
+//! Failures of commands: one form on the terminal, one in JSON, one table of exit codes.
+
+use serde_json::{Map, Value, json};
+
+/// Why a command failed; decides the exit code (`gc help exit-codes`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// It did not work out.
+    Failed,
+    /// A config has errors.
+    Config,
+    /// There is no such thing.
+    NotFound,
+    /// The name fits several things.
+    Ambiguous,
+    /// Nothing runs that could answer.
+    NotRunning,
+    /// It is there already, or in use.
+    Conflict,
+    /// It took too long; work goes on.
+    Timeout,
+    /// Not allowed.
+    Denied,
+    /// Bad arguments.
+    Usage,
+    /// The provider cannot do it.
+    Unsupported,
+    /// A bug in gc.
+    Internal,
+}
+
+impl Code {
+    /// All codes, for the table and its test.
+    pub const ALL: [Self; 11] = [
+        Self::Failed,
+        Self::Config,
+        Self::NotFound,
+        Self::Ambiguous,
+        Self::NotRunning,
+        Self::Conflict,
+        Self::Timeout,
+        Self::Denied,
+        Self::Usage,
+        Self::Unsupported,
+        Self::Internal,
+    ];
+
+    /// The word in JSON errors.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Config => "config",
+            Self::NotFound => "not_found",
+            Self::Ambiguous => "ambiguous",
+            Self::NotRunning => "not_running",
+            Self::Conflict => "conflict",
+            Self::Timeout => "timeout",
+            Self::Denied => "denied",
+            Self::Usage => "usage",
+            Self::Unsupported => "unsupported",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// What the process exits with.
+    #[must_use]
+    pub fn exit(self) -> u8 {
+        match self {
+            Self::Usage => 2,
+            Self::Unsupported => 8,
+            Self::Internal => 70,
+            _ => 1,
+        }
+    }
+}
+
+/// A failed command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CliError {
+    /// Which kind of failure.
+    pub code: Code,
+    /// What failed, as a fragment that fits behind `gc <command>: `.
+    pub message: String,
+    /// Why, line by line; shown indented.
+    pub causes: Vec<String>,
+    /// One runnable next step.
+    pub hint: Option<String>,
+}
+
+/// What commands return.
+pub type CliResult<T = ()> = Result<T, CliError>;
+
+impl CliError {
+    /// A failure with its message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            causes: Vec::new(),
+            hint: None,
+        }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds why; several lines become several causes.
+    #[must_use]
+    pub fn cause(mut self, cause: impl ToString) -> Self {
+        self.causes
+            .extend(cause.to_string().lines().map(str::to_owned));
+        self
+    }
+
+    /// The error object of `--json`.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let mut object = Map::new();
+        let error = std::iter::once(&self.message).chain(&self.causes);
+        object.insert(
+            "error".into(),
+            json!(error.cloned().collect::<Vec<_>>().join("\n")),
+        );
+        object.insert("code".into(), json!(self.code.as_str()));
+        if let Some(hint) = &self.hint {
+            object.insert("hint".into(), json!(hint));
+        }
+        object.insert("exit".into(), json!(self.code.exit()));
+        Value::Object(object)
+    }
+
+    /// The error as people read it.
+    #[must_use]
+    pub fn text(&self, command: &str) -> String {
+        let mut text = format!("gc {command}: {}\n", self.message);
+        for cause in &self.causes {
+            text.push_str(&format!("  {cause}\n"));
+        }
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("hint: {hint}\n"));
+        }
+        text
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(Code::Failed, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_word_and_exit() {
+        let table = Code::ALL.map(|code| (code.as_str(), code.exit()));
+        let expected = [
+            ("failed", 1),
+            ("config", 1),
+            ("not_found", 1),
+            ("ambiguous", 1),
+            ("not_running", 1),
+            ("conflict", 1),
+            ("timeout", 1),
+            ("denied", 1),
+            ("usage", 2),
+            ("unsupported", 8),
+            ("internal", 70),
+        ];
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn an_error_says_what_why_and_what_next() {
+        let error = CliError::new(Code::NotRunning, "no supervisor")
+            .cause("a\nb")
+            .hint("gc start");
+        assert_eq!(
+            error.text("status"),
+            "gc status: no supervisor\n  a\n  b\nhint: gc start\n"
+        );
+        let json =
+            r#"{"error":"no supervisor\na\nb","code":"not_running","hint":"gc start","exit":1}"#;
+        assert_eq!(error.json().to_string(), json);
+    }
+}

@@ -1,0 +1,56 @@
+//! Where answers and notes go: stdout for the answer, stderr for everything else.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use super::error::{CliError, CliResult, Code};
+
+/// How a command speaks.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    /// `--json`: exactly one document on stdout.
+    pub json: bool,
+    /// `-q`: no progress or notes.
+    pub quiet: bool,
+    /// Colour on stdout.
+    pub colour: bool,
+}
+
+impl Output {
+    /// Prints one line of the answer.
+    ///
+    /// # Errors
+    /// If stdout cannot be written. A closed pipe ends the process with 0 instead: whoever read
+    /// the answer had enough.
+    pub fn line(&self, text: impl AsRef<str>) -> CliResult {
+        let mut stdout = io::stdout().lock();
+        match writeln!(stdout, "{}", text.as_ref()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+            result => Ok(result?),
+        }
+    }
+
+    /// Prints the answer as one JSON document.
+    ///
+    /// # Errors
+    /// As [`Self::line`].
+    pub fn document(&self, value: &impl Serialize) -> CliResult {
+        let text = serde_json::to_string(value)
+            .map_err(|error| CliError::new(Code::Internal, error.to_string()))?;
+        self.line(text)
+    }
+
+    /// Prints a note on stderr, unless `--quiet` or `--json`.
+    pub fn note(&self, text: impl AsRef<str>) {
+        if !self.quiet && !self.json {
+            let _ = writeln!(io::stderr().lock(), "{}", text.as_ref()); // nobody to tell
+        }
+    }
+
+    /// Progress may redraw a line: stderr is a terminal and nobody asked for silence.
+    #[must_use]
+    pub fn live(&self) -> bool {
+        !self.quiet && !self.json && io::stderr().is_terminal()
+    }
+}
