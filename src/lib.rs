@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod cli;
+pub mod config;
 pub mod control;
 
 pub use gascity_actors::{model, ports};

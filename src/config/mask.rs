@@ -1,0 +1,122 @@
+//! Which parts of a file hold values that nobody may read: those of environment variables.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+/// The values of all environment tables, wherever they stand: a misplaced or misspelt table holds
+/// the same secrets.
+pub(super) fn env_values(table: &DeTable<'_>) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    collect(table, false, &mut found);
+    found
+}
+
+fn collect(table: &DeTable<'_>, secret: bool, found: &mut Vec<Range<usize>>) {
+    for (key, value) in table {
+        let secret = secret || names_env(key.get_ref());
+        visit(value.get_ref(), value.span(), secret, found);
+    }
+}
+
+fn visit(value: &DeValue<'_>, span: Range<usize>, secret: bool, found: &mut Vec<Range<usize>>) {
+    match value {
+        DeValue::Table(table) => collect(table, secret, found),
+        DeValue::Array(array) => {
+            for item in array {
+                visit(item.get_ref(), item.span(), secret, found);
+            }
+        }
+        _ if secret => found.push(span),
+        _ => {}
+    }
+}
+
+fn names_env(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    key != "env_passthrough"
+        && (key.starts_with("env")
+            || (key.len() <= 4 && strsim::damerau_levenshtein(&key, "env") <= 1))
+}
+
+/// The same for a file that cannot be parsed: everything that might be such a value.
+pub(super) fn suspect_values(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut secret = false;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let body = line.trim_end();
+        let key = body.split('=').next().unwrap_or(body);
+        if is_header(body) {
+            secret = body.split(|c: char| !is_bare(c)).any(names_env);
+        } else {
+            secret |= key
+                .split(|c: char| !is_bare(c))
+                .any(|part| !part.is_empty() && names_env(part));
+            let value = if key.len() < body.len() {
+                key.len() + 1
+            } else {
+                0
+            };
+            let value = value + (body[value..].len() - body[value..].trim_start().len());
+            if secret && value < body.len() {
+                found.push(at + value..at + body.len());
+            }
+        }
+        at += line.len();
+    }
+    found
+}
+
+fn is_bare(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+fn is_header(line: &str) -> bool {
+    let line = line.split('#').next().unwrap_or(line).trim();
+    line.starts_with('[')
+        && line.ends_with(']')
+        && line.chars().all(|c| is_bare(c) || "[]. \"'".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn env_values_are_found_wherever_they_stand() {
+        let text = "
+            [[agent]]
+            env = { A = \"secret\", B = 12 }
+            evn.C = 'secret'
+            args = ['public']
+            [agent.env]
+            [environment]
+            D = ['secret', '''secret
+            secret''']
+            [session]
+            env_passthrough = ['public']
+        "
+        .replace("[agent.env]", "");
+        let table = DeTable::parse(&text).expect("valid");
+        let mut found: Vec<&str> = env_values(table.get_ref())
+            .into_iter()
+            .map(|r| &text[r])
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert!(
+            found
+                .iter()
+                .all(|value| value.contains("secret") || *value == "12")
+        );
+    }
+
+    #[test]
+    fn a_broken_file_shows_no_possible_value() {
+        let text = "[[agent]]\nargs = ['public']\nenv = {\n  A = \"secret\n  \"secret\n[agent.env]\nB = secret\n[daemon]\nx = public\n";
+        let shown = super::super::source::Text::new(text, suspect_values(text));
+        assert!(!shown.shown().contains("secret"), "{}", shown.shown());
+        assert_eq!(shown.shown().matches("public").count(), 2);
+    }
+}

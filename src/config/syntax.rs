@@ -1,0 +1,135 @@
+//! From text to a table in which every key and value knows its place.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Problem, Problems};
+use super::{mask, source::Text};
+
+/// A parsed file. A file with syntax errors has no table.
+pub(super) struct Parsed<'i> {
+    pub(super) table: Option<DeTable<'i>>,
+    pub(super) text: Text,
+}
+
+pub(super) fn parse<'i>(source: &'i str, problems: &mut Problems) -> Parsed<'i> {
+    let (table, errors) = DeTable::parse_recoverable(source);
+    let table = table.into_inner();
+    let mut masks = mask::env_values(&table);
+    if errors.is_empty() {
+        return Parsed {
+            table: Some(table),
+            text: Text::new(source, masks),
+        };
+    }
+    masks.extend(mask::suspect_values(source));
+    let text = Text::new(source, masks);
+    let mut errors: Vec<_> = errors
+        .iter()
+        .map(|error| (error.span().unwrap_or(0..0), error.message()))
+        .collect();
+    errors.sort_by_key(|(span, _)| span.start);
+    // What follows on the same line is nearly always an echo of the first.
+    errors.dedup_by_key(|(span, _)| text.position(span.start).0);
+    for (span, message) in errors {
+        problems.push(problem(source, span, message));
+    }
+    Parsed { table: None, text }
+}
+
+fn problem(source: &str, span: Range<usize>, message: &str) -> Problem {
+    if message != "duplicate key" {
+        return Problem::error("syntax", span, "", message);
+    }
+    let key = source
+        .get(span.clone())
+        .unwrap_or_default()
+        .escape_debug()
+        .to_string();
+    let problem = Problem::error(
+        "duplicate-key",
+        span.clone(),
+        "",
+        format!("`{key}` is defined twice"),
+    )
+    .label("second definition");
+    match first_definition(source, &span) {
+        Some(first) => problem.related(first, "first definition"),
+        None => problem,
+    }
+}
+
+/// Where the key at `span` was first defined. The parser does not tell, but with another word in
+/// its place, the first one is the sibling of that word.
+fn first_definition(source: &str, span: &Range<usize>) -> Option<Range<usize>> {
+    const MARK: &str = "gc-second-definition";
+    let name = key_name(source.get(span.clone())?)?;
+    let marked = format!(
+        "{}{MARK}{}",
+        source.get(..span.start)?,
+        source.get(span.end..)?
+    );
+    let (table, _) = DeTable::parse_recoverable(&marked);
+    sibling(table.get_ref(), MARK, &name).filter(|first| first.start < span.start)
+}
+
+/// A key without the quotes it may be written in.
+fn key_name(written: &str) -> Option<String> {
+    let line = format!("{written} = 0");
+    let table = DeTable::parse(&line).ok()?;
+    table
+        .get_ref()
+        .keys()
+        .next()
+        .map(|key| key.get_ref().to_string())
+}
+
+fn sibling(table: &DeTable<'_>, mark: &str, name: &str) -> Option<Range<usize>> {
+    if table.get(mark).is_some() {
+        return table
+            .keys()
+            .find(|key| key.get_ref() == name)
+            .map(|key| key.span());
+    }
+    table
+        .values()
+        .find_map(|value| below(value.get_ref(), mark, name))
+}
+
+fn below(value: &DeValue<'_>, mark: &str, name: &str) -> Option<Range<usize>> {
+    match value {
+        DeValue::Table(table) => sibling(table, mark, name),
+        DeValue::Array(array) => array
+            .iter()
+            .find_map(|item| below(item.get_ref(), mark, name)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_two_definitions_is_found() {
+        for (source, first) in [
+            ("[workspace]\nname = 'x'\n[workspace]\n", 1),
+            ("a = 1\na = 2\n", 0),
+            ("[x]\na = 1\n[y]\na = 1\n\"a\" = 2\n", 14),
+            ("i = { a = 1, a = 2 }", 6),
+            ("[[t]]\na = 1\n[[t]]\na = 1\na = 2\n", 18),
+        ] {
+            let mut problems = Problems::default();
+            let parsed = parse(source, &mut problems);
+            let report = problems.report(&parsed.text);
+            let [diagnostic] = &report.diagnostics[..] else {
+                panic!("{source}: {report:?}")
+            };
+            assert_eq!(diagnostic.code, "duplicate-key", "{source}");
+            let (line, column) = Text::new(source, Vec::new()).position(first);
+            let related = diagnostic.related.first().expect("the first definition");
+            assert_eq!((related.line, related.column), (line, column), "{source}");
+        }
+    }
+}
