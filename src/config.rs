@@ -1,6 +1,8 @@
-//! Config files to specs: loading, checks with labelled diagnostics, revision.
+//! Config files to specs: loading, checks with labelled diagnostics, revision, watching.
 //!
-//! [`load`] reads the `city.toml` of a directory once. What keys there are is in [`keys`].
+//! [`load`] reads the `city.toml` of a directory once. [`ConfigFiles`] is the port
+//! [`Desired`](gascity_actors::ports::Desired): it loads on request and tells when the file
+//! changed. What keys there are is in [`keys`].
 //!
 //! A load reports every problem it finds, not just the first, and either gives a whole city or
 //! none.
@@ -16,6 +18,7 @@ mod problem;
 mod render;
 mod source;
 mod syntax;
+mod watch;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +28,7 @@ use gascity_actors::model::CitySpec;
 use gascity_actors::ports::{Diagnostic, LoadError};
 
 pub use city::SessionSettings;
+pub use watch::ConfigFiles;
 
 use problem::{Problem, Problems};
 use source::{Bytes, FILE, LARGEST, Text};
