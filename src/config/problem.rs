@@ -8,7 +8,7 @@ use super::render;
 use super::source::{FILE, Text};
 
 /// As many problems as one load reports.
-const MOST: usize = 100;
+pub(super) const MOST: usize = 100;
 
 /// How bad a problem is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Problem, Problems};
+use super::problem::{MOST, Problem, Problems};
 use super::{mask, source::Text};
 
 /// A parsed file. A file with syntax errors has no table.
@@ -32,6 +32,8 @@ pub(super) fn parse<'i>(source: &'i str, problems: &mut Problems) -> Parsed<'i> 
     errors.sort_by_key(|(span, _)| span.start);
     // What follows on the same line is nearly always an echo of the first.
     errors.dedup_by_key(|(span, _)| text.position(span.start).0);
+    // More are not reported, and each may cost another look at the whole file.
+    errors.truncate(MOST);
     for (span, message) in errors {
         problems.push(problem(source, span, message));
     }

@@ -44,3 +44,13 @@ proptest! {
         check(&lines.join(end));
     }
 }
+
+#[test]
+fn a_large_file_full_of_mistakes_is_read_in_good_time() {
+    let started = std::time::Instant::now();
+    check(&"a = 1\n".repeat(20_000));
+    check(&format!("{}a = 1\n", "a.".repeat(100_000)));
+    check(&"[[agent]]\nenv = { A = 1 }\n".repeat(5_000));
+    let took = started.elapsed();
+    assert!(took < std::time::Duration::from_secs(60), "{took:?}");
+}
