@@ -6,3 +6,5 @@ pub mod config;
 pub mod control;
 
 pub use gascity_actors::{model, ports};
+
+pub mod sessions;

@@ -1,0 +1,248 @@
+//! One run: its leader, what is known of it, and how its end is seen.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use gascity_actors::model::{AgentName, ExitStatus, RunToken, SessionName};
+use gascity_actors::ports::{SessionEvent, SessionEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
+};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use super::note::{Files, NoteFile};
+use super::{lock, sweep};
+use crate::sessions::{proc, sys};
+
+/// How long the status of a process that is not our child is asked for, and how often.
+const STATUS_PATIENCE: Duration = Duration::from_millis(500);
+const STATUS_STEP: Duration = Duration::from_millis(2);
+
+/// One run of an agent.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) name: SessionName,
+    pub(super) token: RunToken,
+    pub(super) agent: AgentName,
+    pub(super) pid: Pid,
+    pub(super) start: u64,
+    pub(super) started_at: DateTime<Utc>,
+    pub(super) log_offset: u64,
+    pub(super) meta: Mutex<BTreeMap<String, String>>,
+    /// `None`: it was dead when it was found.
+    pidfd: Option<Arc<OwnedFd>>,
+    /// The leader was seen to have ended.
+    ended: AtomicBool,
+    /// A stop is under way and looks after the other processes itself.
+    pub(super) stopping: AtomicBool,
+    /// How it ended; set right before the event goes out.
+    exit: watch::Sender<Option<ExitStatus>>,
+    /// Held while the process group is signalled or the leader reaped: a zombie keeps its group
+    /// id from being given to strangers.
+    group: Mutex<()>,
+}
+
+impl Run {
+    /// The run a note tells of. Without `pidfd` it is dead, nobody can say how.
+    pub(super) fn new(name: SessionName, note: NoteFile, pid: Pid, pidfd: Option<OwnedFd>) -> Self {
+        let exit = pidfd.is_none().then_some(ExitStatus::Unknown);
+        Self {
+            name,
+            token: note.token,
+            agent: note.agent,
+            pid,
+            start: note.start,
+            started_at: note.started_at,
+            log_offset: note.log_offset,
+            meta: Mutex::new(note.meta),
+            ended: AtomicBool::new(pidfd.is_none()),
+            stopping: AtomicBool::new(false),
+            pidfd: pidfd.map(Arc::new),
+            exit: watch::Sender::new(exit),
+            group: Mutex::new(()),
+        }
+    }
+
+    /// The note of this run.
+    pub(super) fn note(&self, files: &Files) -> NoteFile {
+        NoteFile {
+            token: self.token.clone(),
+            pid: self.pid.as_raw_nonzero().get(),
+            start: self.start,
+            boot: files.boot.clone(),
+            agent: self.agent.clone(),
+            city: files.city(),
+            started_at: self.started_at,
+            log_offset: self.log_offset,
+            meta: lock(&self.meta).clone(),
+        }
+    }
+
+    /// Whether the leader has not exited, as the kernel says.
+    pub(super) fn is_live(&self) -> bool {
+        !self.ended.load(Ordering::Acquire)
+            && self.pidfd.as_ref().is_some_and(|pidfd| !has_fired(pidfd))
+    }
+
+    /// It was dead already when this provider found it, so nobody has looked after what it left.
+    pub(super) fn was_found_dead(&self) -> bool {
+        self.pidfd.is_none()
+    }
+
+    /// Waits until the end has been reported.
+    pub(super) async fn ended(&self) {
+        // The sender lives in `self`, so this cannot fail.
+        let _ = self.exit.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Sends SIGINT to the process group; `false` if the leader has ended.
+    pub(super) fn interrupt(&self) -> rustix::io::Result<bool> {
+        let _group = lock(&self.group);
+        if !self.is_live() {
+            return Ok(false);
+        }
+        match kill_process_group(self.pid, Signal::INT) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// If the leader was our child: kills what it leaves in its group, so that nothing of it
+    /// doubles with a successor, and reaps it.
+    fn reap(&self, pidfd: &OwnedFd) -> Option<ExitStatus> {
+        let _group = lock(&self.group);
+        let id = || WaitId::PidFd(pidfd.as_fd());
+        let seen = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let status = waitid(id(), seen | WaitIdOptions::NOWAIT).ok().flatten()?;
+        if !self.stopping.load(Ordering::Acquire) {
+            // The zombie is still a member, so the group is this one and no other.
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+        let _ = waitid(id(), seen);
+        Some(exit_status(&status))
+    }
+
+    /// The status of a leader that is, or was, somebody else's child.
+    fn foreign_status(&self, pidfd: &OwnedFd) -> Option<ExitStatus> {
+        let zombie = proc::stat(self.pid.as_raw_nonzero().get()).ok().flatten();
+        zombie
+            .filter(|stat| stat.dead && stat.start == self.start && proc::is_readable(stat.pid))
+            .map(|stat| stat.exit_code)
+            .or_else(|| sys::exit_info(pidfd.as_fd()))
+            .map(proc::exit_status)
+    }
+}
+
+fn exit_status(status: &WaitIdStatus) -> ExitStatus {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => ExitStatus::Code(code),
+        (_, Some(signal)) => ExitStatus::Signal(signal),
+        _ => ExitStatus::Unknown,
+    }
+}
+
+/// Whether the process behind a pidfd has ended.
+pub(super) fn has_fired(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    matches!(poll(&mut fds, Some(&now)), Ok(1..))
+}
+
+/// Those who want to hear of exits.
+#[derive(Debug, Default)]
+pub(super) struct Subscribers(Mutex<Vec<mpsc::UnboundedSender<SessionEvent>>>);
+
+impl Subscribers {
+    pub(super) fn add(&self) -> mpsc::UnboundedReceiver<SessionEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        lock(&self.0).push(sender);
+        receiver
+    }
+
+    fn send(&self, event: &SessionEvent) {
+        lock(&self.0).retain(|subscriber| subscriber.send(event.clone()).is_ok());
+    }
+}
+
+/// A run that is watched for as long as this exists. The run itself does not end with it.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) run: Arc<Run>,
+    watch: Option<AbortHandle>,
+}
+
+impl Watched {
+    /// Begins to watch. Needs a tokio runtime.
+    pub(super) fn new(
+        run: Run,
+        files: &Arc<Files>,
+        subscribers: &Arc<Subscribers>,
+    ) -> std::io::Result<Self> {
+        let run = Arc::new(run);
+        let Some(pidfd) = run.pidfd.clone() else {
+            return Ok(Self { run, watch: None });
+        };
+        let pidfd = sys::watchable(pidfd)?;
+        let task = watch(run.clone(), pidfd, files.clone(), subscribers.clone());
+        let watch = Some(tokio::spawn(task).abort_handle());
+        Ok(Self { run, watch })
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
+    }
+}
+
+/// Waits for the end of a run and reports it, once.
+async fn watch(
+    run: Arc<Run>,
+    pidfd: AsyncFd<Arc<OwnedFd>>,
+    files: Arc<Files>,
+    subscribers: Arc<Subscribers>,
+) {
+    if pidfd.readable().await.is_err() {
+        return; // the runtime is shutting down; the run goes on
+    }
+    run.ended.store(true, Ordering::Release);
+    let status = match run.reap(pidfd.get_ref()) {
+        Some(status) => status,
+        None => adopted_end(&run, pidfd.get_ref(), files).await,
+    };
+    run.exit.send_replace(Some(status));
+    subscribers.send(&SessionEvent {
+        session: run.name.clone(),
+        token: run.token.clone(),
+        kind: SessionEventKind::Exited(status),
+    });
+}
+
+/// The end of a run whose parent is not us.
+async fn adopted_end(run: &Arc<Run>, pidfd: &OwnedFd, files: Arc<Files>) -> ExitStatus {
+    let mut status = run.foreign_status(pidfd);
+    if !run.stopping.load(Ordering::Acquire) {
+        let run = run.clone();
+        let _ = tokio::task::spawn_blocking(move || sweep::kill_group(&files, &run)).await;
+    }
+    let deadline = tokio::time::Instant::now() + STATUS_PATIENCE;
+    while status.is_none() && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(STATUS_STEP).await;
+        status = run.foreign_status(pidfd);
+    }
+    status.unwrap_or(ExitStatus::Unknown)
+}

@@ -1,0 +1,191 @@
+//! Launching the leader of a run.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Component, Path, PathBuf};
+use std::process::{self, Stdio};
+
+use gascity_actors::model::{Command, FailureClass, StartFailure};
+use rustix::io::Errno;
+
+use crate::sessions::environment::Environment;
+
+/// A failed start that the agent is to blame for.
+pub(super) fn agent_failure(stage: &'static str, detail: impl Into<String>) -> StartFailure {
+    StartFailure {
+        stage,
+        class: FailureClass::Agent,
+        detail: detail.into(),
+    }
+}
+
+/// A failed start that the provider is to blame for.
+pub(super) fn provider_failure(stage: &'static str, detail: impl Into<String>) -> StartFailure {
+    StartFailure {
+        class: FailureClass::Provider,
+        ..agent_failure(stage, detail)
+    }
+}
+
+/// Resolves a working directory. A missing one is created inside the city, and an error
+/// anywhere else.
+pub(super) fn work_dir(root: &Path, wanted: &Path) -> Result<PathBuf, StartFailure> {
+    let fail =
+        |error: io::Error| agent_failure("work_dir", format!("{}: {error}", wanted.display()));
+    match wanted.canonicalize() {
+        Ok(dir) if dir.is_dir() => return Ok(dir),
+        Ok(_) => return Err(fail(Errno::NOTDIR.into())),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
+        Err(missing) if !is_inside(root, wanted) => return Err(fail(missing)),
+        Err(_) => {}
+    }
+    let mut builder = DirBuilder::new();
+    builder
+        .recursive(true)
+        .mode(0o755)
+        .create(wanted)
+        .map_err(fail)?;
+    wanted.canonicalize().map_err(fail)
+}
+
+/// Whether a path that does not exist yet would lie under `root`, symbolic links resolved.
+fn is_inside(root: &Path, wanted: &Path) -> bool {
+    let mut existing = wanted
+        .ancestors()
+        .skip_while(|dir| fs::symlink_metadata(dir).is_err());
+    let Some(base) = existing.next() else {
+        return false;
+    };
+    let rest = wanted.strip_prefix(base).unwrap_or(Path::new(""));
+    base.canonicalize().is_ok_and(|base| base.starts_with(root))
+        && rest
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// What the leader is connected to.
+pub(super) struct Streams {
+    pub(super) input: Option<File>,
+    pub(super) log: File,
+}
+
+/// Spawns the leader in a process group of its own and returns its pid.
+///
+/// No pre-exec hook, no change of user, and the program as an absolute path: only then does the
+/// standard library use `posix_spawn`, whose cost does not grow with our memory.
+pub(super) fn spawn(
+    command: &Command,
+    dir: &Path,
+    env: &Environment,
+    streams: Streams,
+) -> Result<process::Child, StartFailure> {
+    let (program, words): (PathBuf, Vec<&str>) = match command {
+        Command::Shell(line) => ("/bin/sh".into(), vec!["sh", "-c", line]),
+        Command::Words(words) => {
+            let first = words.first().map_or("", String::as_str);
+            (
+                look_up(first, dir, env)?,
+                words.iter().map(String::as_str).collect(),
+            )
+        }
+    };
+    let Streams { input, log } = streams;
+    let errors = log
+        .try_clone()
+        .map_err(|error| provider_failure("log", error.to_string()))?;
+    process::Command::new(&program)
+        .arg0(words[0])
+        .args(&words[1..])
+        .env_clear()
+        .envs(env)
+        .current_dir(dir)
+        .process_group(0)
+        .stdin(input.map_or_else(Stdio::null, Stdio::from))
+        .stdout(log)
+        .stderr(errors)
+        .spawn()
+        .map_err(|error| StartFailure {
+            stage: "spawn",
+            class: blame(&error),
+            detail: format!("{}: {error}", program.display()),
+        })
+}
+
+/// The machine's lack of something is not the agent's fault.
+fn blame(error: &io::Error) -> FailureClass {
+    let lack = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE];
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(errno) if lack.contains(&errno) => FailureClass::Provider,
+        _ => FailureClass::Agent,
+    }
+}
+
+/// The absolute path of a program, searched for as the agent itself would.
+fn look_up(program: &str, dir: &Path, env: &Environment) -> Result<PathBuf, StartFailure> {
+    if program.is_empty() {
+        return Err(agent_failure("spawn", "the command is empty"));
+    }
+    if program.contains('/') {
+        let path = dir.join(program);
+        return match fs::metadata(&path) {
+            Ok(_) => Ok(path), // whether it can be run, the kernel says better than we can
+            Err(error) => Err(agent_failure("spawn", format!("{program}: {error}"))),
+        };
+    }
+    let path = env
+        .get(OsStr::new("PATH"))
+        .cloned()
+        .unwrap_or_else(OsString::new);
+    std::env::split_paths(&path)
+        .map(|entry| dir.join(entry).join(program))
+        .find(|path| is_program(path))
+        .ok_or_else(|| agent_failure("spawn", format!("{program}: program not found on PATH")))
+}
+
+fn is_program(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_directory_is_created_inside_the_city_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let root = base.join("city");
+        fs::create_dir_all(root.join("real")).unwrap();
+        std::os::unix::fs::symlink(&base, root.join("out")).unwrap();
+
+        assert_eq!(
+            work_dir(&root, &root.join("a/b")).unwrap(),
+            root.join("a/b")
+        );
+        for outside in [base.join("x"), root.join("out/x"), root.join("q/../../x")] {
+            let failure = work_dir(&root, &outside).unwrap_err();
+            assert_eq!(
+                (failure.stage, failure.class),
+                ("work_dir", FailureClass::Agent)
+            );
+        }
+        assert!(!base.join("x").exists());
+        fs::write(root.join("file"), "").unwrap();
+        assert!(work_dir(&root, &root.join("file")).is_err());
+    }
+
+    #[test]
+    fn programs_are_searched_on_the_agents_own_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Environment::from([("PATH".into(), "/nowhere:/bin:/usr/bin".into())]);
+        assert!(look_up("sh", dir.path(), &env).unwrap().is_absolute());
+        let failure = look_up("no-such-program", dir.path(), &env).unwrap_err();
+        assert!(failure.detail.contains("no-such-program"), "{failure}");
+        assert!(look_up("./no-such-file", dir.path(), &env).is_err());
+        assert!(look_up("", dir.path(), &env).is_err());
+        assert!(look_up("sh", dir.path(), &Environment::new()).is_err());
+    }
+}
