@@ -7,4 +7,5 @@ pub mod control;
 
 pub use gascity_actors::{model, ports};
 
+pub mod events;
 pub mod sessions;
