@@ -117,6 +117,14 @@ impl Files {
         open()
     }
 
+    /// Writes the note of a new run. The one of a dead run before it is removed first: to
+    /// rename onto an existing file makes some filesystems start writing to the disk at once,
+    /// which costs more than the spawn. Without a note a run is found by its processes.
+    pub(super) fn write_first_note(&self, name: &SessionName, note: &NoteFile) -> io::Result<()> {
+        let _ = fs::remove_file(self.note(name));
+        self.write_note(name, note)
+    }
+
     /// Replaces the note of a session as a whole.
     pub(super) fn write_note(&self, name: &SessionName, note: &NoteFile) -> io::Result<()> {
         let text = serde_json::to_vec(note)?;

@@ -1,0 +1,175 @@
+//! Starting a run: what must be over before, and what must be in place after.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Arc;
+
+use chrono::Utc;
+use gascity_actors::model::{RunToken, SessionName, StartFailure, Stdin};
+use gascity_actors::ports::{SessionError, StartSpec, Started};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open};
+
+use super::adopt::{self, Found};
+use super::note::NoteFile;
+use super::run::Run;
+use super::spawn::{self, Streams, agent_failure, provider_failure};
+use super::{Inner, Slot, blocking, sweep};
+use crate::sessions::environment::Environment;
+use crate::sessions::proc;
+
+impl Inner {
+    pub(super) async fn start(
+        &self,
+        token: RunToken,
+        spec: &StartSpec,
+    ) -> Result<Started, StartFailure> {
+        let unseen = |error: SessionError| provider_failure("session", error.to_string());
+        self.adopt().await.map_err(unseen)?;
+        let slot = self.slot(&spec.session);
+        let _gate = slot.gate.lock().await;
+        match slot.run() {
+            Some(run) => self.make_room(run).await?,
+            None => match adopt::look(&self.files, &spec.session) {
+                Ok(Found::Nothing) => {}
+                Ok(Found::Foreign) => {
+                    let detail = format!("{} belongs to another city", spec.session);
+                    return Err(provider_failure("session", detail));
+                }
+                Ok(found) => {
+                    if let Some(run) = self.take_in(&slot, &spec.session, found).map_err(unseen)? {
+                        self.make_room(run).await?;
+                    }
+                }
+                Err(error) => return Err(provider_failure("session", error.to_string())),
+            },
+        }
+        // Nothing is awaited from here on, so a start cannot be abandoned half-way.
+        self.launch(&slot, token, spec)
+    }
+
+    /// Makes sure that the run before is over, with nothing of it left.
+    async fn make_room(&self, run: Arc<Run>) -> Result<(), StartFailure> {
+        if run.is_live() {
+            let detail = format!("{} is already running", run.name);
+            return Err(provider_failure("session", detail));
+        }
+        run.ended().await;
+        if run.was_found_dead() {
+            let files = self.files.clone();
+            let swept = blocking(move || sweep::end_all(&files, &run)).await;
+            swept.map_err(|error| provider_failure("session", error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        slot: &Slot,
+        token: RunToken,
+        spec: &StartSpec,
+    ) -> Result<Started, StartFailure> {
+        let name = &spec.session;
+        let dir = spawn::work_dir(&self.config.root, &spec.launch.work_dir)?;
+        let env = self.environment(&token, spec, dir.clone())?;
+        let broken = |stage| move |error: io::Error| provider_failure(stage, error.to_string());
+        let (log, log_offset) = self.files.open_log(name).map_err(broken("log"))?;
+        let input = match spec.launch.stdin {
+            Stdin::Fifo => Some(self.files.open_fifo(name).map_err(broken("stdin"))?),
+            Stdin::Null => None,
+        };
+        let started_at = Utc::now();
+        let streams = Streams { input, log };
+        let mut child = spawn::spawn(&spec.launch.command, &dir, &env, streams)?;
+        let note = NoteFile {
+            token,
+            pid: child.id().cast_signed(),
+            start: 0,
+            boot: self.files.boot.clone(),
+            agent: spec.agent.clone(),
+            city: self.files.city(),
+            started_at,
+            log_offset,
+            meta: spec
+                .notes
+                .iter()
+                .map(|(note, value)| (note.key().to_owned(), value.clone()))
+                .collect(),
+        };
+        match self.watch_child(slot, name, note, &child) {
+            Ok(run) => {
+                self.write_note(&run);
+                Ok(Started {
+                    pid: Some(child.id()),
+                })
+            }
+            Err(error) => {
+                abandon(&mut child);
+                Err(provider_failure("spawn", error.to_string()))
+            }
+        }
+    }
+
+    fn watch_child(
+        &self,
+        slot: &Slot,
+        name: &SessionName,
+        mut note: NoteFile,
+        child: &Child,
+    ) -> io::Result<Arc<Run>> {
+        let lost = || io::Error::other("the process is gone, reaped by somebody else");
+        let pid = Pid::from_child(child);
+        // Nobody but us reaps it, so the number means our child.
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        note.start = proc::stat(note.pid)?.ok_or_else(lost)?.start;
+        self.hold(slot, name, note, Some(pidfd))?.ok_or_else(lost)
+    }
+
+    fn environment(
+        &self,
+        token: &RunToken,
+        spec: &StartSpec,
+        dir: PathBuf,
+    ) -> Result<Environment, StartFailure> {
+        let config = &self.config;
+        let mut injected: Vec<(&'static str, OsString)> = vec![
+            ("GC_BIN", config.gc_bin.clone().into()),
+            ("GC_CITY", config.root.clone().into()),
+            ("GC_CITY_NAME", config.city_name.as_str().into()),
+            (
+                "GC_CITY_RUNTIME_DIR",
+                config.root.join(".gc/runtime").into(),
+            ),
+            ("GC_AGENT", spec.agent.as_str().into()),
+            ("GC_TEMPLATE", spec.agent.as_str().into()),
+            ("GC_SESSION_NAME", spec.session.as_str().into()),
+            ("GC_SESSION_ID", token.as_str().into()),
+            ("GC_DIR", dir.into()),
+        ];
+        if let Some(home) = &config.home {
+            injected.push(("GC_HOME", home.clone().into()));
+        }
+        let bin = config.root.join(".gc/bin");
+        self.runner
+            .environment(&spec.launch.env, injected, bin.as_os_str())
+            .map_err(|unset| agent_failure("env", unset.to_string()))
+    }
+
+    /// Writes the note of a run. Without it the run is still found, by its processes.
+    fn write_note(&self, run: &Run) {
+        if let Err(error) = self
+            .files
+            .write_first_note(&run.name, &run.note(&self.files))
+        {
+            tracing::warn!(session = %run.name, %error, "failed to write the note of a session");
+        }
+    }
+}
+
+/// Takes back a spawn that cannot be watched.
+fn abandon(child: &mut Child) {
+    let pid = Pid::from_child(child);
+    let _ = kill_process_group(pid, Signal::KILL);
+    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+}
