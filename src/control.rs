@@ -18,4 +18,4 @@ pub mod registry;
 pub mod server;
 pub mod wire;
 
-mod files;
+pub(crate) mod files;

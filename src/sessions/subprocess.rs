@@ -9,6 +9,7 @@
 //! run is stopped.
 
 mod adopt;
+mod census;
 mod listing;
 mod note;
 mod run;
@@ -29,13 +30,14 @@ use std::time::Duration;
 
 use gascity_actors::model::{CityName, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Caps, Fence, Listing, Note, PortFuture, SessionError, SessionEvents, Sessions, StartSpec,
-    Started, Stopped,
+    Caps, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvents, Sessions,
+    StartSpec, Started, Stopped,
 };
 use rustix::process::Pid;
 use tokio::sync::OnceCell;
 
 use adopt::Found;
+use census::Census;
 use note::{Files, NoteFile};
 use run::{Run, Subscribers, Watched};
 
@@ -87,6 +89,7 @@ struct Inner {
     config: SubprocessConfig,
     runner: Runner,
     files: Arc<Files>,
+    census: Arc<Census>,
     subscribers: Arc<Subscribers>,
     slots: Mutex<HashMap<SessionName, Arc<Slot>>>,
     adopted: OnceCell<()>,
@@ -139,6 +142,7 @@ impl Subprocess {
         Ok(Self(Arc::new(Inner {
             runner: Runner::new(vars, &config.env_passthrough),
             files: Arc::new(Files::new(config.root.clone(), proc::boot_id()?)),
+            census: Arc::default(),
             subscribers: Arc::default(),
             slots: Mutex::default(),
             adopted: OnceCell::new(),
@@ -257,9 +261,9 @@ impl Inner {
     ) -> Result<Stopped, SessionError> {
         check(fence, &run)?;
         run.stopping.store(true, Ordering::Release);
-        let (files, swept) = (self.files.clone(), run.clone());
+        let (files, census, swept) = (self.files.clone(), self.census.clone(), run.clone());
         let swept = blocking(move || {
-            let swept_all = sweep::end_all(&files, &swept);
+            let swept_all = sweep::end_all(&files, &census, &swept);
             swept.stopping.store(false, Ordering::Release);
             swept_all
         })
@@ -345,6 +349,24 @@ impl Sessions for Subprocess {
 
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
         Box::pin(self.0.clone().snapshot())
+    }
+
+    fn liveness(
+        &self,
+        name: SessionName,
+        token: RunToken,
+    ) -> PortFuture<'_, Liveness, SessionError> {
+        Box::pin(async move {
+            match self.0.seen(&name).await {
+                Err(SessionError::NotFound) => Ok(Liveness::Absent),
+                Err(error) => Err(error),
+                Ok(run) if run.token != token => Ok(Liveness::Absent),
+                Ok(run) if run.is_live() => Ok(Liveness::Live {
+                    pid: Some(run.pid.as_raw_nonzero().get().cast_unsigned()),
+                }),
+                Ok(run) => Ok(Liveness::Dead(run.ended().await)),
+            }
+        })
     }
 
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {

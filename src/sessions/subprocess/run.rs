@@ -97,10 +97,16 @@ impl Run {
         self.pidfd.is_none()
     }
 
-    /// Waits until the end has been reported.
-    pub(super) async fn ended(&self) {
+    /// Waits until the end has been reported, and says how it ended.
+    pub(super) async fn ended(&self) -> ExitStatus {
         // The sender lives in `self`, so this cannot fail.
-        let _ = self.exit.subscribe().wait_for(Option::is_some).await;
+        let exit = self
+            .exit
+            .subscribe()
+            .wait_for(Option::is_some)
+            .await
+            .map(|exit| *exit);
+        exit.ok().flatten().unwrap_or(ExitStatus::Unknown)
     }
 
     /// Sends SIGINT to the process group; `false` if the leader has ended.

@@ -57,8 +57,8 @@ impl Inner {
         }
         run.ended().await;
         if run.was_found_dead() {
-            let files = self.files.clone();
-            let swept = blocking(move || sweep::end_all(&files, &run)).await;
+            let (files, census) = (self.files.clone(), self.census.clone());
+            let swept = blocking(move || sweep::end_all(&files, &census, &run)).await;
             swept.map_err(|error| provider_failure("session", error.to_string()))?;
         }
         Ok(())

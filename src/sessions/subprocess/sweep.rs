@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::census::{Census, Member};
 use super::note::Files;
 use super::run::Run;
 use crate::sessions::proc::{self, Environ, Stat};
@@ -32,13 +33,16 @@ pub(super) struct Swept {
 
 /// Ends all processes of a run: leader, descendants, group members, and whoever carries its
 /// token. Blocks for up to a few seconds. An error names what could not be ended.
-pub(super) fn end_all(files: &Files, run: &Run) -> io::Result<Swept> {
-    let polite = targets(files, run)?;
+pub(super) fn end_all(files: &Files, census: &Census, run: &Run) -> io::Result<Swept> {
+    let mut swept = Swept::default();
+    let polite = targets(&census.take(files)?, run);
+    if polite.is_empty() {
+        return Ok(swept);
+    }
     signal(&polite, Signal::TERM);
     wait(polite, GRACE)?;
-    let mut swept = Swept::default();
     for _ in 0..ROUNDS {
-        let rest = targets(files, run)?;
+        let rest = targets(&census.take(files)?, run);
         if rest.is_empty() {
             return Ok(swept);
         }
@@ -46,7 +50,7 @@ pub(super) fn end_all(files: &Files, run: &Run) -> io::Result<Swept> {
         signal(&rest, Signal::KILL);
         wait(rest, KILL_WAIT)?;
     }
-    match targets(files, run)?.len() {
+    match targets(&census.take(files)?, run).len() {
         0 => Ok(swept),
         left => Err(io::Error::other(format!(
             "{left} processes cannot be ended"
@@ -75,22 +79,23 @@ pub(super) fn carries(files: &Files, pid: i32, token: &RunToken) -> bool {
 }
 
 /// Everything alive that belongs to the run, deepest first.
-fn targets(files: &Files, run: &Run) -> io::Result<Vec<Target>> {
-    let all = proc::all()?;
+fn targets(members: &[Member], run: &Run) -> Vec<Target> {
+    let all: Vec<Stat> = members.iter().map(|member| member.stat).collect();
     let spared = own_line(&all);
     let leader = run.pid.as_raw_nonzero().get();
     // The group id means this run only while its leader exists, if only as a zombie.
     let has_leader = |stat: &Stat| stat.pid == leader && stat.start == run.start;
     let group = all.iter().any(has_leader).then_some(leader);
-    let seed = |stat: &Stat| {
-        has_leader(stat) || Some(stat.pgid) == group || carries(files, stat.pid, &run.token)
+    let seed = |member: &Member| {
+        let stat = &member.stat;
+        has_leader(stat) || Some(stat.pgid) == group || member.token.as_ref() == Some(&run.token)
     };
-    let seeds: HashSet<i32> = all
+    let seeds: HashSet<i32> = members
         .iter()
-        .filter(|stat| !spared.contains(&stat.pid) && seed(stat))
-        .map(|stat| stat.pid)
+        .filter(|member| !spared.contains(&member.stat.pid) && seed(member))
+        .map(|member| member.stat.pid)
         .collect();
-    Ok(open(tree(&all, &seeds, &spared)))
+    open(tree(&all, &seeds, &spared))
 }
 
 /// `seeds` and their descendants that are alive, deepest first; never through the `spared`.

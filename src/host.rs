@@ -1,0 +1,265 @@
+//! Puts cities together: lock, config, session provider and event log behind the ports of the
+//! tree, and the registry of the machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::config::{ConfigFiles, LoadedCity, Loader};
+use crate::control::home::{CityDir, Home};
+use crate::control::lock::Lock;
+use crate::control::registry::{Contents, Digest, EmptyGuard, Registry, RegistryWatch};
+use crate::events::{EventLog, FileJournal};
+use crate::model::CityName;
+use crate::ports::{
+    Cities, CityEntry, CityPorts, Journal, OpenError, Opened, PortFuture, Registered, Sessions,
+};
+use crate::sessions::{Subprocess, SubprocessConfig};
+use crate::system::{RandomTokens, SystemClock};
+
+/// Opens cities from their directories.
+#[derive(Debug, Clone)]
+pub struct Opener {
+    /// Told to agents as `GC_HOME`.
+    home: Option<PathBuf>,
+    gc_bin: PathBuf,
+}
+
+impl Opener {
+    /// An opener whose agents find `gc` at the path of this program.
+    #[must_use]
+    pub fn new(home: Option<PathBuf>) -> Self {
+        // Asked once: after an upgrade in place the system's answer names a deleted file.
+        Self {
+            home,
+            gc_bin: std::env::current_exe().unwrap_or_else(|_| "gc".into()),
+        }
+    }
+
+    /// Sets the `gc` program that agents find in `GC_BIN` and that preset agents run.
+    #[must_use]
+    pub fn gc_bin(mut self, path: impl Into<PathBuf>) -> Self {
+        self.gc_bin = path.into();
+        self
+    }
+
+    /// Takes the city's lock, loads its config, opens its log and builds its provider.
+    ///
+    /// # Errors
+    /// If the directory is no city, its config has errors, or somebody else runs it.
+    pub async fn open(&self, root: &Path) -> Result<Opened, OpenError> {
+        let root = std::fs::canonicalize(root)
+            .map_err(|error| failed(format!("{}: {error}", root.display())))?;
+        let files = self.config(&root);
+        // Before the lock: a directory that is no city is left without a trace.
+        let spec = crate::ports::Desired::load(&files)
+            .await
+            .map_err(|error| OpenError {
+                message: error.summary,
+                diagnostics: error.diagnostics,
+            })?;
+        let loaded = files.loaded().borrow().clone();
+        let loaded = loaded.ok_or_else(|| failed("the config was not kept".into()))?;
+        report_warnings(&loaded);
+        let city = CityDir::new(&root);
+        city.create().map_err(|error| failed(error.to_string()))?;
+        let lock = Lock::city(&city).map_err(|error| failed(error.to_string()))?;
+        let sessions = self.sessions(&root, &loaded).map_err(failed)?;
+        let journal = open_journal(&city.state_dir())?;
+        let ports = CityPorts {
+            sessions,
+            journal,
+            desired: Arc::new(files),
+            clock: Arc::new(SystemClock),
+            tokens: Arc::new(RandomTokens),
+            held: Arc::new(lock),
+        };
+        Ok(Opened { spec, ports })
+    }
+
+    /// The session provider of a city, without its lock: for clean-up when nothing runs it.
+    ///
+    /// # Errors
+    /// If the provider cannot be built.
+    pub fn sessions(&self, root: &Path, loaded: &LoadedCity) -> Result<Arc<dyn Sessions>, String> {
+        let mut config = self.subprocess(root, loaded.spec.name.clone());
+        config
+            .env_passthrough
+            .clone_from(&loaded.session.env_passthrough);
+        Ok(Arc::new(
+            Subprocess::new(config).map_err(|error| error.to_string())?,
+        ))
+    }
+
+    /// Settings of a subprocess provider for the city at `root`, with nothing configured.
+    #[must_use]
+    pub fn subprocess(&self, root: &Path, name: CityName) -> SubprocessConfig {
+        let mut config = SubprocessConfig::new(root.to_owned(), name, self.gc_bin.clone());
+        config.home.clone_from(&self.home);
+        config
+    }
+
+    fn config(&self, root: &Path) -> ConfigFiles {
+        ConfigFiles::watch(Loader::new(root).gc_exe(&self.gc_bin))
+    }
+}
+
+/// Opens the event log in `dir`.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open_journal(dir: &Path) -> Result<Arc<dyn Journal>, OpenError> {
+    let journal = FileJournal::open(EventLog::new(dir))
+        .map_err(|error| failed(format!("event log in {}: {error}", dir.display())))?;
+    Ok(Arc::new(journal))
+}
+
+fn report_warnings(loaded: &LoadedCity) {
+    if !loaded.report.is_empty() {
+        tracing::warn!(city = %loaded.spec.name, "config has warnings:\n{}", loaded.report);
+    }
+}
+
+fn failed(message: String) -> OpenError {
+    OpenError {
+        message,
+        diagnostics: Vec::new(),
+    }
+}
+
+/// The cities of `cities.toml`.
+#[derive(Debug)]
+pub struct RegisteredCities {
+    registry: Registry,
+    watch: RegistryWatch,
+    opener: Opener,
+    patrol_interval: Duration,
+    seen: Mutex<Seen>,
+}
+
+/// What earlier reads of the registry said.
+#[derive(Debug, Default)]
+struct Seen {
+    last: Registered,
+    empty: EmptyGuard,
+    /// Hash of the content whose warnings were told.
+    reported: Option<Digest>,
+}
+
+impl RegisteredCities {
+    /// The registry of a home, watched. Must be called within a Tokio runtime.
+    #[must_use]
+    pub fn new(home: &Home, patrol_interval: Duration) -> Self {
+        let registry = Registry::new(home.registry());
+        let watch = RegistryWatch::start(&[home.registry()]);
+        if let Some(error) = watch.error() {
+            tracing::warn!(%error, "registry is not watched; changes are seen at the next tick");
+        }
+        Self {
+            registry,
+            watch,
+            opener: Opener::new(Some(home.dir().to_owned())),
+            patrol_interval,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// What counts of a read: a file an editor is just writing may look empty for a moment.
+    fn settle(&self, contents: Contents) -> Registered {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.reported.replace(contents.digest) != Some(contents.digest) {
+            for warning in &contents.warnings {
+                tracing::warn!("{warning}");
+            }
+        }
+        let running = !seen.last.cities.is_empty();
+        let now = Instant::now().into_std();
+        if seen
+            .empty
+            .counts(contents.empty, running, self.patrol_interval, now)
+        {
+            seen.last = contents.registered;
+        }
+        seen.last.clone()
+    }
+}
+
+impl Cities for RegisteredCities {
+    fn registered(&self) -> PortFuture<'_, Registered, String> {
+        Box::pin(async move {
+            let registry = self.registry.clone();
+            let read = tokio::task::spawn_blocking(move || registry.read()).await;
+            let contents = read.map_err(|error| error.to_string())?;
+            Ok(self.settle(contents.map_err(|error| error.to_string())?))
+        })
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.watch.changes()
+    }
+
+    fn open(&self, entry: CityEntry) -> PortFuture<'_, Opened, OpenError> {
+        Box::pin(async move { self.opener.open(&entry.path).await })
+    }
+}
+
+/// One city and no registry: standalone and library use.
+pub struct OneCity {
+    entry: CityEntry,
+    opened: Opened,
+    changes: watch::Sender<u64>,
+}
+
+impl OneCity {
+    /// Hosts a city that is open already.
+    #[must_use]
+    pub fn new(opened: Opened) -> Self {
+        let entry = CityEntry {
+            name: opened.spec.name.clone(),
+            path: opened.spec.root.clone(),
+        };
+        Self {
+            entry,
+            opened,
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// Its key at the machine.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.entry.path
+    }
+}
+
+impl std::fmt::Debug for OneCity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OneCity")
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cities for OneCity {
+    fn registered(&self) -> PortFuture<'_, Registered, String> {
+        let cities = vec![self.entry.clone()];
+        Box::pin(async move {
+            Ok(Registered {
+                cities,
+                refused: Vec::new(),
+            })
+        })
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn open(&self, _: CityEntry) -> PortFuture<'_, Opened, OpenError> {
+        let opened = self.opened.clone();
+        Box::pin(async move { Ok(opened) })
+    }
+}
