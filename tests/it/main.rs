@@ -1,4 +1,6 @@
-//! Black-box tests: the real binary, real processes.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+//! Black-box tests: the real binary, real processes, the library as its users see it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod library;
+mod util;
 mod version;

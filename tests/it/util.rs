@@ -1,0 +1,219 @@
+//! A home and cities of one's own, cleaned up also when a test fails.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// One generous limit against hanging; no test waits for it.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// The program under test.
+pub(crate) const GC: &str = env!("CARGO_BIN_EXE_gc");
+
+/// Waits until `ready` gives something.
+pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "gave up waiting: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// A machine of its own: a temporary directory with a home for the supervisor and room for
+/// cities. Ends every process that belongs to it when dropped.
+pub(crate) struct Place {
+    dir: TempDir,
+    faults: bool,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:#?}"))
+    }
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            dir: tempfile::Builder::new().prefix("gc-it-").tempdir().unwrap(),
+            faults: false,
+        }
+    }
+
+    /// A place whose supervisor allows fault drills.
+    pub(crate) fn with_faults() -> Self {
+        let mut place = Self::new();
+        place.faults = true;
+        place
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    /// Makes a city with this config.
+    pub(crate) fn city(&self, name: &str, toml: &str) -> PathBuf {
+        let root = self.path(name);
+        fs::create_dir_all(&root).unwrap();
+        fs::write(root.join("city.toml"), toml).unwrap();
+        root
+    }
+
+    /// The command, not yet run, in `dir`.
+    pub(crate) fn command<A: AsRef<OsStr>>(&self, dir: &Path, args: &[A]) -> Command {
+        let mut command = Command::new(GC);
+        command
+            .args(args)
+            .current_dir(dir)
+            .env("GC_HOME", self.home());
+        for name in [
+            "GC_CITY",
+            "GC_AGENT",
+            "GC_LOG",
+            "XDG_RUNTIME_DIR",
+            "CLICOLOR_FORCE",
+        ] {
+            command.env_remove(name);
+        }
+        if self.faults {
+            command.env("GC_ALLOW_FAULTS", "1");
+        }
+        command
+    }
+
+    /// Runs `gc` in `dir`.
+    pub(crate) fn gc<A: AsRef<OsStr>>(&self, dir: &Path, args: &[A]) -> Said {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.command(dir, args).output().unwrap();
+        Said {
+            code: status.code(),
+            out: String::from_utf8(stdout).unwrap(),
+            err: String::from_utf8(stderr).unwrap(),
+        }
+    }
+
+    pub(crate) fn status(&self, dir: &Path) -> Value {
+        self.gc(dir, &["status", "--json"]).ok().json()
+    }
+
+    /// The instance of that name in the city's status.
+    pub(crate) fn instance(&self, dir: &Path, name: &str) -> Value {
+        let status = self.status(dir);
+        let instances = status["instances"].as_array().cloned().unwrap_or_default();
+        instances
+            .into_iter()
+            .find(|i| i["qualified_name"] == name)
+            .unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn pid(&self, dir: &Path, agent: &str) -> Option<i32> {
+        self.instance(dir, agent)["pid"]
+            .as_i64()
+            .and_then(|pid| i32::try_from(pid).ok())
+    }
+
+    pub(crate) fn supervisor_pid(&self) -> i32 {
+        let said = self
+            .gc(self.dir.path(), &["supervisor", "status", "--json"])
+            .ok();
+        i32::try_from(said.json()["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    /// Processes that carry this place in their environment, but for this test itself.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let mark = self.dir.path().to_string_lossy().into_owned();
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let own = i32::try_from(std::process::id()).unwrap();
+        pids.filter(|pid| *pid != own && is_alive(*pid))
+            .filter(|pid| {
+                let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+                environ
+                    .windows(mark.len())
+                    .any(|window| window == mark.as_bytes())
+            })
+            .collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Twice: a supervisor may have started an agent between the look and the kill.
+        for _ in 0..2 {
+            for pid in self.processes() {
+                kill(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Sends a signal to a process; one that is gone is fine.
+pub(crate) fn kill(pid: i32, signal: Signal) {
+    let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    if let Some(pidfd) = pidfd {
+        let _ = pidfd_send_signal(pidfd, signal);
+    }
+}
+
+/// Not gone and not a zombie.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Events of a city's log, complete lines only.
+pub(crate) fn events(city: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(city.join(".gc/events.jsonl")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// How many events of that type about that subject there are.
+pub(crate) fn count(city: &Path, kind: &str, subject: &str) -> usize {
+    events(city)
+        .iter()
+        .filter(|e| e["type"] == kind && e["subject"].as_str().unwrap_or("") == subject)
+        .count()
+}
