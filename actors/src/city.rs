@@ -39,6 +39,9 @@ pub use config::ReloadOutcome;
 
 /// Interrupts in flight at once during a shutdown.
 const INTERRUPTS: usize = 16;
+/// Last looks in flight at once after runs that left by themselves. They are cheap together, since
+/// a provider serves many with one look.
+const SWEEPS: usize = 64;
 /// Failures of one internal child within [`CHILD_WINDOW`] that are too many.
 const CHILD_FAILURES: usize = 5;
 const CHILD_WINDOW: Duration = Duration::from_secs(60);
@@ -200,6 +203,7 @@ impl Actor for CitySupervisor {
             ports: args.ports.clone(),
             interrupts: Semaphore::new(INTERRUPTS),
             forces: Semaphore::new(args.spec.daemon.stop_parallelism),
+            sweeps: Semaphore::new(SWEEPS),
         };
         Ok(CityState {
             me,

@@ -84,6 +84,8 @@ pub(crate) struct WorkerShared {
     pub(crate) interrupts: Semaphore,
     /// Bounds forced stops.
     pub(crate) forces: Semaphore,
+    /// Bounds last looks after runs that left by themselves.
+    pub(crate) sweeps: Semaphore,
 }
 
 /// Everything about one run.
@@ -189,7 +191,7 @@ impl WorkerState {
                 Effect::ArmGrace(grace) => {
                     self.grace = Some(self.me.send_after(grace, WorkerMsg::Force));
                 }
-                Effect::Force(reason) => self.force(reason),
+                Effect::Finish { reason, forced } => self.finish_stop(reason, forced),
                 Effect::Report(report) => self.args.shared.city.send(CityMsg::Report {
                     agent: self.args.agent.clone(),
                     token: self.args.token.clone(),
@@ -288,7 +290,7 @@ impl WorkerState {
         });
     }
 
-    fn force(&mut self, reason: StopReason) {
+    fn finish_stop(&mut self, reason: StopReason, forced: bool) {
         self.grace = None;
         let starting = self.starting.take();
         let (me, shared) = (self.me.clone(), self.args.shared.clone());
@@ -297,7 +299,12 @@ impl WorkerState {
             if let Some(starting) = starting {
                 starting.cancelled().await;
             }
-            let _permit = shared.forces.acquire().await;
+            let permits = if forced {
+                &shared.forces
+            } else {
+                &shared.sweeps
+            };
+            let _permit = permits.acquire().await;
             record_intent(&shared, &session, &token, reason).await;
             let stop = shared.ports.sessions.stop(session, Fence::Token(token));
             let result = timeout(STOP_LIMIT, stop)

@@ -47,9 +47,16 @@ pub(crate) enum Effect {
     Capture,
     Interrupt(StopReason),
     ArmGrace(Duration),
-    Force(StopReason),
+    /// The final stop: ends what is left of the session. `forced`: its leader still lives.
+    Finish {
+        reason: StopReason,
+        forced: bool,
+    },
     Report(Report),
-    End { how: EndKind, tail: String },
+    End {
+        how: EndKind,
+        tail: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,7 +187,11 @@ impl RunState {
                 if std::mem::replace(&mut stopping.forcing, true) {
                     return vec![];
                 }
-                vec![Effect::Force(stopping.reason)] // sweeps up what the leader left behind
+                // Sweeps up what the leader left behind.
+                vec![Effect::Finish {
+                    reason: stopping.reason,
+                    forced: false,
+                }]
             }
             Phase::Capturing(_) | Phase::Ended => vec![],
         }
@@ -218,7 +229,10 @@ impl RunState {
             exited: None,
         });
         vec![if now {
-            Effect::Force(reason)
+            Effect::Finish {
+                reason,
+                forced: true,
+            }
         } else {
             Effect::Interrupt(reason)
         }]
@@ -245,7 +259,10 @@ impl RunState {
             return vec![];
         }
         stopping.forced = true;
-        vec![Effect::Force(stopping.reason)]
+        vec![Effect::Finish {
+            reason: stopping.reason,
+            forced: true,
+        }]
     }
 
     pub(crate) fn on_stop_done(&mut self, result: Result<Stopped, SessionError>) -> Vec<Effect> {
@@ -303,6 +320,13 @@ mod tests {
         Effect::End {
             how,
             tail: String::new(),
+        }
+    }
+
+    fn finish(forced: bool) -> Effect {
+        Effect::Finish {
+            reason: StopReason::Drift,
+            forced,
         }
     }
 
@@ -372,7 +396,7 @@ mod tests {
                 Effect::ArmGrace(Duration::from_secs(5))
             ]
         );
-        assert_eq!(run.on_force(), [Effect::Force(StopReason::Drift)]);
+        assert_eq!(run.on_force(), [finish(true)]);
         assert_eq!(
             run.on_exit(ExitStatus::Signal(9)),
             [],
@@ -388,11 +412,7 @@ mod tests {
     fn an_exit_after_the_intent_is_planned_whatever_its_status() {
         let mut run = running();
         let _ = run.on_stop(StopReason::Drift, Grace::UntilTold);
-        assert_eq!(
-            run.on_exit(CODE_1),
-            [Effect::Force(StopReason::Drift)],
-            "sweeps up strays"
-        );
+        assert_eq!(run.on_exit(CODE_1), [finish(false)], "sweeps up strays");
         assert_eq!(
             run.on_stop_done(Ok(Stopped::Clean)),
             [stopped(Some(CODE_1), false)]
@@ -419,10 +439,7 @@ mod tests {
     fn a_stop_during_the_start_cancels_it_and_ignores_its_result() {
         let mut run = RunState::new(Mode::Start, false);
         let grace = Grace::For(Duration::from_secs(5));
-        assert_eq!(
-            run.on_stop(StopReason::Drift, grace),
-            [Effect::Force(StopReason::Drift)]
-        );
+        assert_eq!(run.on_stop(StopReason::Drift, grace), [finish(true)]);
         assert_eq!(run.on_start_done(Ok(UP)), []);
         assert_eq!(run.on_stop_done(Ok(Stopped::Absent)), [stopped(None, true)]);
     }

@@ -1,0 +1,41 @@
+//! The figures of docs/performance.md, measured as ratios in one run.
+//!
+//! `cargo bench --bench figures` runs all of them, `cargo bench --bench figures -- restart` one.
+//! Times are of this machine and noisy; what counts is the ratio to the floor of the same run: a
+//! bare loop of spawn and pidfd, which is what any supervisor has to do at least.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod agent;
+mod floor;
+mod process;
+mod resident;
+mod restart;
+mod start;
+
+fn main() {
+    let args: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| arg != "--bench")
+        .collect();
+    if let [mode, pipe] = args.as_slice()
+        && mode == agent::MODE
+    {
+        return agent::run(pipe);
+    }
+    let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
+    if wanted("restart") {
+        restart::measure();
+    }
+    if wanted("start") {
+        start::measure();
+    }
+    if wanted("resident") {
+        resident::measure();
+    }
+}
+
+/// The median, in microseconds.
+fn median(samples: &mut [u64]) -> f64 {
+    samples.sort_unstable();
+    samples[samples.len() / 2] as f64 / 1000.0
+}
