@@ -1,5 +1,8 @@
 //! The command line: one file per command family.
 
+#[allow(dead_code)] // until the commands are dispatched
+mod demo_agent;
+mod duration;
 mod error;
 mod output;
 
