@@ -4,6 +4,8 @@
 mod demo_agent;
 mod duration;
 mod error;
+#[allow(dead_code)] // until the commands are dispatched
+mod init;
 mod output;
 
 pub use error::{CliError, CliResult, Code};

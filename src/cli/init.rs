@@ -1,0 +1,233 @@
+//! `gc init`: makes the directory of a new city. Never changes what is there.
+
+mod template;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::json;
+
+use self::template::{TEMPLATES, Template};
+use super::{CliError, CliResult, Code, Output};
+use crate::control::home::CityDir;
+use crate::model::{CityName, Command};
+
+/// Arguments of `gc init`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct InitArgs {
+    /// Directory of the city; created if missing [default: this one]
+    path: Option<PathBuf>,
+    /// What to start from (see --list) [default: demo]
+    #[arg(long, value_name = "TEMPLATE")]
+    template: Option<String>,
+    /// Name of the city [default: that of the directory]
+    #[arg(long)]
+    name: Option<String>,
+    /// Command its agents run, in place of the built-in demo program
+    #[arg(long, value_name = "CMD")]
+    command: Option<String>,
+    /// Add what is missing to an existing city; nothing is overwritten
+    #[arg(long)]
+    force: bool,
+    /// List the templates
+    #[arg(long)]
+    list: bool,
+}
+
+/// What was made, as `--json` shows it.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Created {
+    name: String,
+    path: PathBuf,
+    /// None if there was a `city.toml`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<&'static str>,
+    created: Vec<&'static str>,
+}
+
+/// Makes the city, or lists the templates.
+///
+/// # Errors
+/// `conflict` if there is a city, `usage` for a bad name, `not_found` for an unknown template,
+/// `failed` if the system refuses. Nothing is touched in the first three cases.
+pub(crate) fn run(args: InitArgs, out: &Output) -> CliResult {
+    if args.list {
+        return list(out);
+    }
+    let made = create(&args)?;
+    if made.template.is_none() && (args.template.is_some() || args.name.is_some()) {
+        out.note("note: city.toml was there and is kept as it is");
+    }
+    if out.json {
+        out.document(&made)
+    } else {
+        out.line(summary(&made, args.path.as_deref()))
+    }
+}
+
+fn list(out: &Output) -> CliResult {
+    if out.json {
+        let items: Vec<_> = TEMPLATES
+            .iter()
+            .map(|template| json!({"name": template.name, "description": template.about}))
+            .collect();
+        return out.document(&json!({"total": items.len(), "items": items}));
+    }
+    out.line("NAME   CONTENT")?;
+    TEMPLATES
+        .iter()
+        .try_for_each(|template| out.line(format!("{:5}  {}", template.name, template.about)))
+}
+
+/// The line that ends the command: what was done, and what to do next.
+fn summary(made: &Created, typed: Option<&Path>) -> String {
+    let done = match (made.template, made.created.is_empty()) {
+        (Some(template), _) => format!("✓ created {} (template {template})", made.name),
+        (None, false) => format!("✓ completed {}: {}", made.name, made.created.join(", ")),
+        (None, true) => format!("✓ {} is complete, nothing added", made.name),
+    };
+    let next = match typed {
+        None => "gc start".to_owned(),
+        Some(path) if path == Path::new(".") => "gc start".to_owned(),
+        Some(path) => format!("{} && gc start", words(&["cd", &path.to_string_lossy()])),
+    };
+    format!("{done}    next: {next}")
+}
+
+/// Checks everything, then makes what is missing.
+fn create(args: &InitArgs) -> CliResult<Created> {
+    let template = template::find(args.template.as_deref().unwrap_or(TEMPLATES[0].name))?;
+    if args.command.as_deref().is_some_and(|c| c.trim().is_empty()) {
+        return Err(CliError::new(Code::Usage, "--command is empty"));
+    }
+    let typed = args.path.as_deref().unwrap_or(Path::new("."));
+    let root = locate(typed)?;
+    let city = CityDir::new(&root);
+    // Also a link that leads nowhere is somebody's city.toml.
+    let existed = fs::symlink_metadata(city.config()).is_ok();
+    if existed && !args.force {
+        return Err(conflict(&root, typed));
+    }
+    let name = match existed.then(|| configured_name(&city)).flatten() {
+        Some(name) => name,
+        None => name(args.name.as_deref(), typed, &root)?,
+    };
+    fs::create_dir_all(&root).map_err(|error| failed(&root, &error))?;
+    let mut created = Vec::new();
+    if !city.state_dir().is_dir() {
+        city.create()
+            .map_err(|error| CliError::new(Code::Failed, error.to_string()))?;
+        created.push(".gc/");
+    }
+    if !existed {
+        write_config(&city, template, &name, args.command.as_deref(), typed)?;
+        created.insert(0, "city.toml");
+    }
+    Ok(Created {
+        name: name.as_str().to_owned(),
+        path: root,
+        template: (!existed).then_some(template.name),
+        created,
+    })
+}
+
+/// The absolute path of the city, which need not exist yet.
+fn locate(typed: &Path) -> CliResult<PathBuf> {
+    match fs::canonicalize(typed) {
+        Ok(root) if root.is_dir() => Ok(root),
+        Ok(root) => {
+            let message = format!("{} is not a directory", root.display());
+            Err(CliError::new(Code::Conflict, message))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::path::absolute(typed).map_err(|error| failed(typed, &error))
+        }
+        Err(error) => Err(failed(typed, &error)),
+    }
+}
+
+/// The name that was asked for, or that of the directory.
+fn name(asked: Option<&str>, typed: &Path, root: &Path) -> CliResult<CityName> {
+    if let Some(text) = asked {
+        return CityName::new(text).map_err(|error| {
+            CliError::new(Code::Usage, error.to_string()).hint(with_name(typed, text))
+        });
+    }
+    let base = root.file_name().unwrap_or_default().to_string_lossy();
+    CityName::new(&base).map_err(|error| {
+        let message = "the city cannot be named after its directory";
+        CliError::new(Code::Usage, message)
+            .cause(error)
+            .hint(with_name(typed, &base))
+    })
+}
+
+/// The name an existing `city.toml` gives to its city.
+fn configured_name(city: &CityDir) -> Option<CityName> {
+    let config: toml::Table = fs::read_to_string(city.config()).ok()?.parse().ok()?;
+    CityName::new(config.get("workspace")?.get("name")?.as_str()?).ok()
+}
+
+/// The command that would have worked: the nearest name the grammar allows.
+fn with_name(typed: &Path, text: &str) -> String {
+    let fitting: String = text
+        .chars()
+        .map(|c| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' => c,
+            _ => '-',
+        })
+        .take(64)
+        .collect();
+    let fitting = fitting.trim_matches(['-', '.', '_']);
+    let fitting = if fitting.is_empty() {
+        "my-city"
+    } else {
+        fitting
+    };
+    words(&["gc", "init", &typed.to_string_lossy(), "--name", fitting])
+}
+
+fn conflict(root: &Path, typed: &Path) -> CliError {
+    let message = format!("{} is a city already", root.display());
+    let hint = words(&["gc", "init", &typed.to_string_lossy(), "--force"]);
+    CliError::new(Code::Conflict, message)
+        .cause("its city.toml is kept as it is")
+        .hint(format!("{hint}  (adds only what is missing)"))
+}
+
+fn write_config(
+    city: &CityDir,
+    template: &Template,
+    name: &CityName,
+    command: Option<&str>,
+    typed: &Path,
+) -> CliResult {
+    let path = city.config();
+    let mut file = match fs::File::create_new(&path) {
+        Ok(file) => file,
+        // Somebody was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(conflict(city.root(), typed));
+        }
+        Err(error) => return Err(failed(&path, &error)),
+    };
+    let text = template.render(name, command);
+    file.write_all(text.as_bytes()).map_err(|error| {
+        let _ = fs::remove_file(&path); // half a config would be a city; the first error counts
+        failed(&path, &error)
+    })
+}
+
+fn failed(path: &Path, error: &io::Error) -> CliError {
+    CliError::new(Code::Failed, format!("{}: {error}", path.display()))
+}
+
+/// Words as a shell reads them.
+fn words(words: &[&str]) -> String {
+    Command::Words(words.iter().map(|word| (*word).to_owned()).collect()).to_string()
+}
+
+#[cfg(test)]
+mod tests;
