@@ -14,7 +14,7 @@ use self::life::{Fate, Life, Work};
 use super::duration;
 use super::{CliError, CliResult, Code, Output};
 
-/// Arguments of `gc demo-agent`.
+/// Act as a coding agent that works, and fails on request
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DemoAgentArgs {
     /// Time one step of work takes

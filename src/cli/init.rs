@@ -14,7 +14,7 @@ use super::{CliError, CliResult, Code, Output};
 use crate::control::home::CityDir;
 use crate::model::{CityName, Command};
 
-/// Arguments of `gc init`.
+/// Make the directory of a new city
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct InitArgs {
     /// Directory of the city; created if missing [default: this one]
@@ -98,11 +98,14 @@ fn summary(made: &Created, typed: Option<&Path>) -> String {
 
 /// Checks everything, then makes what is missing.
 fn create(args: &InitArgs) -> CliResult<Created> {
-    let template = template::find(args.template.as_deref().unwrap_or(TEMPLATES[0].name))?;
+    let typed = args.path.as_deref().unwrap_or(Path::new("."));
+    let template = match &args.template {
+        Some(name) => template::find(name, typed)?,
+        None => &TEMPLATES[0],
+    };
     if args.command.as_deref().is_some_and(|c| c.trim().is_empty()) {
         return Err(CliError::new(Code::Usage, "--command is empty"));
     }
-    let typed = args.path.as_deref().unwrap_or(Path::new("."));
     let root = locate(typed)?;
     let city = CityDir::new(&root);
     // Also a link that leads nowhere is somebody's city.toml.
@@ -193,8 +196,8 @@ fn conflict(root: &Path, typed: &Path) -> CliError {
     let message = format!("{} is a city already", root.display());
     let hint = words(&["gc", "init", &typed.to_string_lossy(), "--force"]);
     CliError::new(Code::Conflict, message)
-        .cause("its city.toml is kept as it is")
-        .hint(format!("{hint}  (adds only what is missing)"))
+        .cause("its city.toml is kept as it is; --force adds only what is missing")
+        .hint(hint)
 }
 
 fn write_config(

@@ -1,7 +1,9 @@
 //! The cities `gc init` knows how to make.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
+use super::words;
 use crate::cli::{CliError, CliResult, Code};
 use crate::model::CityName;
 
@@ -35,18 +37,22 @@ pub(super) const TEMPLATES: &[Template] = &[
     },
 ];
 
-/// The template of that name.
+/// The template of that name, for a city at the path that was typed.
 ///
 /// # Errors
 /// `not_found` with the nearest name, or all of them.
-pub(super) fn find(name: &str) -> CliResult<&'static Template> {
+pub(super) fn find(name: &str, typed: &Path) -> CliResult<&'static Template> {
     let found = TEMPLATES.iter().find(|template| template.name == name);
     found.ok_or_else(|| {
         let error = CliError::new(Code::NotFound, format!("no template {name:?}"));
         match nearest(name) {
-            Some(near) => error
-                .cause(format!("did you mean {near:?}?"))
-                .hint(format!("gc init --template {near}")),
+            Some(near) => error.cause(format!("did you mean {near:?}?")).hint(words(&[
+                "gc",
+                "init",
+                &typed.to_string_lossy(),
+                "--template",
+                near,
+            ])),
             None => error
                 .cause(format!(
                     "there is: {}",
@@ -105,7 +111,9 @@ mod tests {
 
     fn rendered(template: &str, command: Option<&str>) -> Table {
         let name = CityName::new("my-city").unwrap();
-        let text = find(template).unwrap().render(&name, command);
+        let text = find(template, Path::new("."))
+            .unwrap()
+            .render(&name, command);
         assert!(!text.contains('@'), "{text}");
         text.parse().unwrap_or_else(|error| panic!("{text}{error}"))
     }
@@ -152,11 +160,14 @@ mod tests {
 
     #[test]
     fn an_unknown_template_names_the_nearest_or_all() {
-        let near = find("dmeo").unwrap_err();
+        let near = find("dmeo", Path::new("my city")).unwrap_err();
         assert_eq!(near.code, Code::NotFound);
         assert_eq!(near.causes, ["did you mean \"demo\"?"]);
-        assert_eq!(near.hint.as_deref(), Some("gc init --template demo"));
-        let far = find("metropolis").unwrap_err();
+        assert_eq!(
+            near.hint.as_deref(),
+            Some("gc init 'my city' --template demo")
+        );
+        let far = find("metropolis", Path::new(".")).unwrap_err();
         assert_eq!(far.causes, ["there is: demo, empty"]);
     }
 
