@@ -12,8 +12,8 @@ use gascity_actors::{
 use crate::control::home::CityDir;
 use crate::control::lock::Lock;
 use crate::host::{OneCity, Opener, open_journal};
-use crate::model::{CitySpec, CityStatus, CityView, StopSummary};
-use crate::ports::{CityPorts, Clock, EventStream, Journal, OpenError, Opened, Sessions};
+use crate::model::{CitySpec, CityStatus, CityView, Event, StopSummary};
+use crate::ports::{CityPorts, Clock, EventStream, Journal, JournalError, OpenError, Opened, Sessions};
 use crate::sessions::Subprocess;
 use crate::system::{RandomTokens, SystemClock};
 
@@ -30,6 +30,9 @@ pub enum CityError {
     /// A question was not answered.
     #[error(transparent)]
     Ask(#[from] AskError),
+    /// The event log cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
 }
 
 /// A city that is not running yet.
@@ -251,6 +254,14 @@ impl RunningCity {
     #[must_use]
     pub fn subscribe(&self) -> EventStream {
         self.events.subscribe()
+    }
+
+    /// Recorded events with a number above `after`, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>, CityError> {
+        Ok(self.events.read(after, limit).await?)
     }
 
     /// Loads the config now and says what came of it.

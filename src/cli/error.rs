@@ -27,11 +27,13 @@ pub enum Code {
     Unsupported,
     /// A bug in gc.
     Internal,
+    /// Ended by Ctrl-C.
+    Interrupted,
 }
 
 impl Code {
     /// All codes, for the table and its test.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Failed,
         Self::Config,
         Self::NotFound,
@@ -43,6 +45,7 @@ impl Code {
         Self::Usage,
         Self::Unsupported,
         Self::Internal,
+        Self::Interrupted,
     ];
 
     /// The word in JSON errors.
@@ -60,6 +63,7 @@ impl Code {
             Self::Usage => "usage",
             Self::Unsupported => "unsupported",
             Self::Internal => "internal",
+            Self::Interrupted => "interrupted",
         }
     }
 
@@ -70,6 +74,7 @@ impl Code {
             Self::Usage => 2,
             Self::Unsupported => 8,
             Self::Internal => 70,
+            Self::Interrupted => 130,
             _ => 1,
         }
     }
@@ -173,6 +178,7 @@ mod tests {
             ("usage", 2),
             ("unsupported", 8),
             ("internal", 70),
+            ("interrupted", 130),
         ];
         assert_eq!(table, expected);
     }

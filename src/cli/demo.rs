@@ -1,0 +1,50 @@
+//! `gc demo`: the whole story in one command, in a temporary place, with nothing left behind.
+
+mod story;
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::error::{CliError, CliResult, Code};
+use super::output::Output;
+use self::story::Story;
+
+/// Watch gc at work: start a city, kill an agent, quarantine a crash loop, edit the config live
+#[derive(Debug, Args)]
+#[command(after_help = "Runs in a temporary directory and leaves nothing behind.")]
+pub(crate) struct DemoArgs {
+    /// How long the show lasts on a terminal; without one it runs as fast as it can
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    seconds: u64,
+    /// Keep the demo's directory and say where it is
+    #[arg(long)]
+    keep: bool,
+    /// Where the agents run
+    #[arg(long, default_value = "subprocess", value_parser = ["subprocess"])]
+    provider: String,
+}
+
+/// Pauses in which a person reads.
+const PAUSES: u32 = 5;
+
+pub(crate) fn run(args: &DemoArgs, out: &Output) -> CliResult {
+    let place = tempfile::Builder::new().prefix("gc-demo-").tempdir()?;
+    let pause = if out.live() { Duration::from_secs(args.seconds) / PAUSES } else { Duration::ZERO };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(Code::Internal, format!("no runtime: {error}")))?;
+    let seen = runtime.block_on(Story::new(place.path(), *out, pause).tell());
+    if args.keep {
+        out.note(format!("kept {}", place.keep().display()));
+    }
+    let seen = seen?;
+    if out.json {
+        return out.document(&seen);
+    }
+    out.line("")?;
+    out.line(seen.to_string())?;
+    out.line("next: gc init my-city && cd my-city && gc start")
+}
