@@ -1,12 +1,292 @@
 //! The command line: one file per command family.
+//!
+//! A command is a `clap::Args` struct with `run(&self, &Context) -> CliResult<u8>`; the number is
+//! the exit code, for commands that answer a question with it. To add one: a file, a variant of
+//! [`Command`] with its arm in `run`, and its place in the groups of the overview.
 
-#[allow(dead_code)] // until the commands are dispatched
+mod actors;
+mod cities;
+mod city_name;
+mod context;
+mod demo;
 mod demo_agent;
+mod discover;
 mod duration;
+mod ensure;
 mod error;
-#[allow(dead_code)] // until the commands are dispatched
+mod events;
+mod globals;
 mod init;
+mod interrupt;
+mod logging;
 mod output;
+mod overview;
+mod progress;
+mod query;
+mod start;
+mod status;
+mod stop;
+mod supervisor;
+mod values;
+mod version;
 
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use context::Context;
 pub use error::{CliError, CliResult, Code};
-pub use output::Output;
+use globals::Globals;
+pub use output::{Mark, Output};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gc",
+    version,
+    about = "Supervises fleets of coding agents",
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a city and wait until its agents run
+    Start(start::StartArgs),
+    /// Stop a city and its agents
+    Stop(stop::StopArgs),
+    /// Stop a city, then start it again
+    Restart(start::StartArgs),
+    /// Show how a city and its agents are
+    Status(status::StatusArgs),
+    /// Load a city's config again
+    Reload(cities::ReloadArgs),
+    /// Show the supervision tree
+    Actors(actors::ActorsArgs),
+    /// Show what happened in a city
+    Events(events::EventsArgs),
+    /// List the cities of this machine
+    Cities(cities::CitiesArgs),
+    /// Give a city to the supervisor
+    Register(start::RegisterArgs),
+    /// Take a city from the supervisor
+    Unregister(stop::UnregisterArgs),
+    /// Run, start, stop or ask the supervisor
+    Supervisor(supervisor::SupervisorArgs),
+    /// Print the version
+    Version(version::VersionArgs),
+}
+
+impl Command {
+    /// Commands that become a long-lived process have a log of their own.
+    fn has_own_log(&self) -> bool {
+        match self {
+            Self::Start(args) | Self::Restart(args) => args.is_standalone(),
+            Self::Supervisor(args) => args.is_run(),
+            _ => false,
+        }
+    }
+
+    fn run(&self, context: &Context) -> CliResult<u8> {
+        match self {
+            Self::Start(args) => args.run(context),
+            Self::Stop(args) => args.run(context),
+            Self::Restart(args) => args.run_again(context),
+            Self::Status(args) => args.run(context),
+            Self::Reload(args) => args.run(context),
+            Self::Actors(args) => args.run(context),
+            Self::Events(args) => args.run(context),
+            Self::Cities(args) => args.run(context),
+            Self::Register(args) => args.run(context),
+            Self::Unregister(args) => args.run(context),
+            Self::Supervisor(args) => args.run(context),
+            Self::Version(args) => args.run(context),
+        }
+    }
+}
+
+/// Runs the command this process was called with.
+#[must_use]
+pub fn run() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match catch_unwind(AssertUnwindSafe(|| run_args(&args))) {
+        Ok(exit) => ExitCode::from(exit),
+        Err(_) => {
+            let error = CliError::new(Code::Internal, "internal error, see above")
+                .hint("please report it, with what you did");
+            complain(&error, "", asks_for_json(&args));
+            ExitCode::from(error.code.exit())
+        }
+    }
+}
+
+fn run_args(args: &[OsString]) -> u8 {
+    let mut command = overview::dress(Cli::command());
+    let matches = match command.try_get_matches_from_mut(args) {
+        Ok(matches) => matches,
+        Err(error) => return usage(&error, asks_for_json(args)),
+    };
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error, asks_for_json(args)),
+    };
+    let Some(asked) = cli.command else {
+        let _ = command.print_help(); // a closed pipe has had enough
+        return 0;
+    };
+    let json = cli.globals.json;
+    let context = Context::new(cli.globals);
+    let prepared = match asked.has_own_log() {
+        true => Ok(()),
+        false => logging::start(context.globals.verbose, context.out.colour_err),
+    };
+    prepared
+        .and_then(|()| asked.run(&context))
+        .unwrap_or_else(|error| {
+            complain(&error, &name(&matches), json);
+            error.code.exit()
+        })
+}
+
+/// The command as typed: `supervisor stop`.
+fn name(matches: &ArgMatches) -> String {
+    let mut words = Vec::new();
+    let mut level = matches;
+    while let Some((word, below)) = level.subcommand() {
+        words.push(word);
+        level = below;
+    }
+    words.join(" ")
+}
+
+fn complain(error: &CliError, command: &str, json: bool) {
+    let text = match json {
+        true => format!("{}\n", error.json()),
+        false => error.text(command),
+    };
+    let _ = std::io::stderr().lock().write_all(text.as_bytes()); // nobody to tell
+}
+
+/// Help and version are answers; all else is a mistake.
+fn usage(error: &clap::Error, json: bool) -> u8 {
+    let answer = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    );
+    if answer || !json {
+        let _ = error.print(); // a closed pipe has had enough
+        return if answer { 0 } else { Code::Usage.exit() };
+    }
+    let failure = usage_error(&error.render().to_string());
+    complain(&failure, "", json);
+    failure.code.exit()
+}
+
+/// The essence of clap's message.
+fn usage_error(rendered: &str) -> CliError {
+    let mut lines = rendered.lines().map(str::trim);
+    let first = lines.next().unwrap_or_default();
+    let mut failure = CliError::new(Code::Usage, first.trim_start_matches("error: "));
+    failure.hint = lines.find_map(|line| line.strip_prefix("tip: ").map(str::to_owned));
+    failure
+}
+
+/// Asked before the arguments are understood, so that mistakes in them are told in JSON as well.
+fn asks_for_json(args: &[OsString]) -> bool {
+    let before_rest = args.iter().take_while(|arg| *arg != "--");
+    before_rest.into_iter().any(|arg| arg == "--json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        let words = std::iter::once("gc").chain(line.split_whitespace());
+        Cli::try_parse_from(words)
+    }
+
+    #[test]
+    fn the_command_tree_is_sound() {
+        overview::dress(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn documented_command_lines_are_understood() {
+        for line in [
+            "",
+            "--json version --long",
+            "version --json",
+            "--city x status --all --check",
+            "start p --no-wait --timeout 5m",
+            "start --foreground",
+            "start --standalone",
+            "restart p --timeout 1s",
+            "stop p --force --no-wait",
+            "register p --no-wait",
+            "unregister p",
+            "cities --wide",
+            "reload city",
+            "supervisor run --detached --on-sigterm detach",
+            "--home /h supervisor run --detached",
+            "supervisor stop --keep-agents --no-wait",
+            "events --type agent.* --type x --subject s --actor a --after 3 -n 5 -f",
+            "events --watch --timeout 1s",
+            "events --seq",
+            "actors tree pat --problems --watch --interval 2s",
+            "actors crash a/b",
+            "status -q -vv -y --no-input --no-color --color never",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn contradictions_are_mistakes() {
+        for line in [
+            "start --standalone --no-wait",
+            "supervisor stop --force --keep-agents",
+            "events -f --watch",
+            "events --timeout 1s",
+            "start --timeout soon",
+            "status --all p",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_slip_of_the_finger_gets_a_hint() {
+        let rendered = parse("statsu").unwrap_err().render().to_string();
+        let error = usage_error(&rendered);
+        assert_eq!(error.code.exit(), 2);
+        assert_eq!(error.message, "unrecognized subcommand 'statsu'");
+        assert!(error.hint.unwrap().contains("'status'"));
+    }
+
+    #[test]
+    fn failures_name_the_whole_command() {
+        let line = ["gc", "supervisor", "stop"];
+        let matches = Cli::command().try_get_matches_from(line).unwrap();
+        assert_eq!(name(&matches), "supervisor stop");
+    }
+
+    #[test]
+    fn json_is_recognised_before_the_arguments_are() {
+        let asks = |line: &str| {
+            let args: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            asks_for_json(&args)
+        };
+        assert!(asks("gc bogus --json"));
+        assert!(!asks("gc status -- --json"));
+    }
+}

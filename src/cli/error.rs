@@ -2,6 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::control::client::ClientError;
+use crate::control::daemon::DaemonError;
+use crate::control::home::HomeError;
+use crate::control::lock::LockError;
+use crate::control::registry::RegistryError;
+
 /// Why a command failed; decides the exit code (`gc help exit-codes`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
@@ -156,6 +162,64 @@ impl CliError {
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         Self::new(Code::Failed, error.to_string())
+    }
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> Self {
+        let code = match error.code() {
+            "not_running" => Code::NotRunning,
+            "denied" => Code::Denied,
+            "timeout" => Code::Timeout,
+            "not_found" => Code::NotFound,
+            "conflict" => Code::Conflict,
+            _ => Code::Failed,
+        };
+        let hint = error.hint().map(str::to_owned);
+        Self {
+            hint,
+            ..Self::new(code, error.to_string())
+        }
+    }
+}
+
+impl From<RegistryError> for CliError {
+    fn from(error: RegistryError) -> Self {
+        let code = match &error {
+            RegistryError::NameTaken { .. } => Code::Conflict,
+            RegistryError::Parse { .. } => Code::Config,
+            RegistryError::City { .. } => Code::NotFound,
+            RegistryError::Locked(_) => Code::Timeout,
+            _ => Code::Failed,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<HomeError> for CliError {
+    fn from(error: HomeError) -> Self {
+        Self::new(Code::Failed, error.to_string())
+    }
+}
+
+impl From<LockError> for CliError {
+    fn from(error: LockError) -> Self {
+        let code = match &error {
+            LockError::Held { .. } => Code::Conflict,
+            LockError::Unsupported { .. } => Code::Unsupported,
+            _ => Code::Failed,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<DaemonError> for CliError {
+    fn from(error: DaemonError) -> Self {
+        let code = match &error {
+            DaemonError::NotReady { .. } => Code::Timeout,
+            _ => Code::Failed,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
 use super::error::{CliError, CliResult, Code};
@@ -15,9 +16,57 @@ pub struct Output {
     pub quiet: bool,
     /// Colour on stdout.
     pub colour: bool,
+    /// Colour on stderr.
+    pub colour_err: bool,
+    /// The terminal shows more than ASCII.
+    pub unicode: bool,
+}
+
+/// The sign in front of a line; never carried by colour alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Done.
+    Done,
+    /// Done, with something to look at.
+    Warn,
+    /// Failed.
+    Failed,
+}
+
+impl Mark {
+    /// The sign, in the given form.
+    #[must_use]
+    pub fn sign(self, unicode: bool, colour: bool) -> String {
+        let sign = match (self, unicode) {
+            (Self::Done, true) => "✓",
+            (Self::Done, false) => "+",
+            (Self::Warn, _) => "!",
+            (Self::Failed, true) => "✗",
+            (Self::Failed, false) => "x",
+        };
+        match self {
+            _ if !colour => sign.to_owned(),
+            Self::Done => sign.green().to_string(),
+            Self::Warn => sign.yellow().to_string(),
+            Self::Failed => sign.red().to_string(),
+        }
+    }
 }
 
 impl Output {
+    /// Prints a line of the answer behind a sign; nothing with `--quiet` or `--json`, whose
+    /// answer is the exit code or a document.
+    ///
+    /// # Errors
+    /// As [`Self::line`].
+    pub fn report(&self, mark: Mark, text: impl AsRef<str>) -> CliResult {
+        if self.quiet || self.json {
+            return Ok(());
+        }
+        let sign = mark.sign(self.unicode, self.colour);
+        self.line(format!("{sign} {}", text.as_ref()))
+    }
+
     /// Prints one line of the answer.
     ///
     /// # Errors

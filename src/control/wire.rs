@@ -29,6 +29,8 @@ pub enum Code {
     NotFound,
     /// The present state does not allow it.
     Conflict,
+    /// The server does not allow it.
+    Denied,
     /// The server is stopping.
     ShuttingDown,
     /// A fault of the server. Codes of newer servers arrive as this one, too.
@@ -36,7 +38,7 @@ pub enum Code {
 }
 
 impl Code {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::BadRequest,
         Self::UnknownOp,
         Self::UnsupportedVersion,
@@ -45,6 +47,7 @@ impl Code {
         Self::Timeout,
         Self::NotFound,
         Self::Conflict,
+        Self::Denied,
         Self::ShuttingDown,
         Self::Internal,
     ];
@@ -61,6 +64,7 @@ impl Code {
             Self::Timeout => "timeout",
             Self::NotFound => "not_found",
             Self::Conflict => "conflict",
+            Self::Denied => "denied",
             Self::ShuttingDown => "shutting_down",
             Self::Internal => "internal",
         }

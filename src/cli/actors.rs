@@ -1,0 +1,215 @@
+//! `gc actors`: the supervision tree.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use gascity_actors::{Node, Tree};
+use serde_json::json;
+
+use super::context::{Context, Seat, read};
+use super::discover::Access;
+use super::error::CliResult;
+use super::output::Mark;
+use super::values::{duration, fits};
+use crate::control::client::{Client, ClientError};
+
+/// Cursor to the upper left corner, and nothing below it.
+const REDRAW: &str = "\x1b[H\x1b[J";
+
+/// Arguments of `gc actors`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  gc actors tree\n  gc actors tree 'bright-lights/hello/*'\n  gc actors tree --problems --watch"
+)]
+pub(super) struct ActorsArgs {
+    #[command(subcommand)]
+    command: ActorsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ActorsCommand {
+    /// Draw the tree: machine, cities, agents
+    Tree(TreeArgs),
+    /// Make an actor panic, to see it come back
+    #[command(hide = true)]
+    Crash(CrashArgs),
+}
+
+#[derive(Debug, Args)]
+struct TreeArgs {
+    /// Only paths that fit, e.g. 'bright-lights/*', and what is above them
+    pattern: Option<String>,
+    /// Only what needs attention, and what is above it
+    #[arg(long)]
+    problems: bool,
+    /// Go on and on, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    /// How often --watch looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    interval: Duration,
+}
+
+#[derive(Debug, Args)]
+struct CrashArgs {
+    /// The actor's path, as in the tree's JSON form
+    path: String,
+}
+
+impl ActorsArgs {
+    /// Does what was asked.
+    ///
+    /// # Errors
+    /// If nothing runs, or it does not answer.
+    pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
+        match &self.command {
+            ActorsCommand::Tree(args) => args.run(context),
+            ActorsCommand::Crash(args) => args.run(context),
+        }
+    }
+}
+
+impl TreeArgs {
+    fn run(&self, context: &Context) -> CliResult<u8> {
+        if !self.watch {
+            self.show(context, &self.ask(context)?)?;
+            return Ok(0);
+        }
+        let redraw = !context.out.json && std::io::stdout().is_terminal();
+        let mut shown = None;
+        loop {
+            let tree = self.ask(context)?;
+            if !redraw {
+                self.show(context, &tree)?;
+            } else if shown.as_ref() != Some(&tree) {
+                context.out.line(format!("{REDRAW}{}", self.text(&tree)))?;
+                shown = Some(tree);
+            }
+            std::thread::sleep(self.interval.max(Duration::from_millis(100)));
+        }
+    }
+
+    fn ask(&self, context: &Context) -> CliResult<Tree> {
+        read(controller(context)?.call("actors.tree", json!({}))?)
+    }
+
+    fn show(&self, context: &Context, tree: &Tree) -> CliResult {
+        match self.pruned(tree) {
+            Some(tree) if context.out.json => context.out.document(&tree),
+            Some(tree) => context.out.line(tree.to_string()),
+            None if context.out.json => context
+                .out
+                .document(&json!({"taken_at": json!(tree)["taken_at"], "root": null})),
+            None => {
+                context.out.note(self.nothing());
+                Ok(())
+            }
+        }
+    }
+
+    fn text(&self, tree: &Tree) -> String {
+        self.pruned(tree)
+            .map_or_else(|| self.nothing().to_owned(), |tree| tree.to_string())
+    }
+
+    fn nothing(&self) -> &'static str {
+        match self.problems {
+            true => "no actors need attention",
+            false => "no actors fit",
+        }
+    }
+
+    fn pruned(&self, tree: &Tree) -> Option<Tree> {
+        let meant = |node: &Node| {
+            let fits = |pattern: &String| fits(pattern, &node.path);
+            self.pattern.as_ref().is_none_or(fits) && (!self.problems || node.needs_attention())
+        };
+        Some(Tree {
+            taken_at: tree.taken_at,
+            root: prune(&tree.root, &meant)?,
+        })
+    }
+}
+
+/// The nodes that are meant, with all that is above them.
+fn prune(node: &Node, meant: &impl Fn(&Node) -> bool) -> Option<Node> {
+    let children: Vec<Node> = node
+        .children
+        .iter()
+        .filter_map(|child| prune(child, meant))
+        .collect();
+    if children.is_empty() && !meant(node) {
+        return None;
+    }
+    let mut kept = node.clone();
+    kept.children = children;
+    Some(kept)
+}
+
+impl CrashArgs {
+    fn run(&self, context: &Context) -> CliResult<u8> {
+        let mut client = controller(context)?;
+        let answer = client.call("actors.crash", json!({"path": self.path}))?;
+        if context.out.json {
+            context.out.document(&answer)?;
+        }
+        (context.out).report(Mark::Done, format!("crashed {}", self.path))?;
+        Ok(0)
+    }
+}
+
+/// Whoever runs the city one is in; outside of cities the supervisor.
+fn controller(context: &Context) -> CliResult<Client> {
+    let Ok(root) = context.city(None, Access::Change) else {
+        return context.running_supervisor();
+    };
+    match context.seat(&root)? {
+        Seat::Standalone(client) | Seat::Supervisor(client) => Ok(client),
+        Seat::Nobody => Err(ClientError::NotRunning.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn node(path: &str, state: &str, children: Vec<Value>) -> Value {
+        json!({
+            "id": path, "name": path, "path": path, "kind": "worker", "state": state,
+            "mailbox_depth": 0, "mailbox_peak": 0, "handled": 0, "children": children
+        })
+    }
+
+    fn kept(pattern: Option<&str>, problems: bool) -> Vec<String> {
+        let city = vec![
+            node("one/a", "running", vec![]),
+            node("one/b", "quarantined", vec![]),
+        ];
+        let root = vec![node("one", "running", city), node("two", "running", vec![])];
+        let tree = json!({
+            "taken_at": "2026-03-18T10:00:00Z", "root": node("machine", "running", root)
+        });
+        let tree: Tree = serde_json::from_value(tree).unwrap();
+        let args = TreeArgs {
+            pattern: pattern.map(str::to_owned),
+            problems,
+            watch: false,
+            interval: Duration::from_secs(1),
+        };
+        let pruned = args.pruned(&tree);
+        let paths = pruned.iter().flat_map(|tree| tree.root.walk());
+        paths.map(|node| node.path.clone()).collect()
+    }
+
+    #[test]
+    fn what_is_meant_stays_with_its_ancestors() {
+        assert_eq!(kept(Some("one/a"), false), ["machine", "one", "one/a"]);
+        assert_eq!(kept(None, true), ["machine", "one", "one/b"]);
+        assert_eq!(kept(Some("two"), false), ["machine", "two"]);
+        assert!(kept(Some("one/a"), true).is_empty());
+        assert_eq!(kept(None, false).len(), 5);
+    }
+}

@@ -1,0 +1,208 @@
+//! `gc cities` and `gc reload`.
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::context::{Context, Seat, read};
+use super::discover::Access;
+use super::error::{CliError, CliResult, Code};
+use super::output::Mark;
+use super::query::city_status;
+use super::status::text::agent_counts;
+use super::stop::RELOAD_LIMIT;
+use super::values::table;
+use crate::control::client::ClientError;
+use crate::model::{CityInfo, CityStatus};
+
+/// Arguments of `gc cities`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  gc cities\n  gc cities --wide")]
+pub(super) struct CitiesArgs {
+    /// Also show agents and errors
+    #[arg(long)]
+    wide: bool,
+}
+
+/// The cities of this machine.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Sorted by name.
+    pub(super) cities: Vec<CityInfo>,
+    /// They come from a supervisor, not from the registry file.
+    pub(super) live: bool,
+}
+
+/// Asks the supervisor, or else the registry.
+pub(super) fn known(context: &Context) -> CliResult<Known> {
+    #[derive(Deserialize)]
+    struct Status {
+        cities: Vec<CityInfo>,
+    }
+    if let Some(mut client) = context.supervisor()? {
+        let Status { mut cities } = read(client.call("status", json!({}))?)?;
+        cities.retain(|city| city.status != CityStatus::Stopped); // no longer registered
+        cities.sort_by(|a, b| a.name.cmp(&b.name));
+        return Ok(Known { cities, live: true });
+    }
+    let cities = context.registered()?.into_iter().map(|entry| CityInfo {
+        name: entry.name,
+        path: entry.path,
+        running: false,
+        status: CityStatus::Stopped,
+        error: None,
+        phases_completed: Vec::new(),
+        restart_count: None,
+        next_retry_at: None,
+        stopped: None,
+    });
+    Ok(Known {
+        cities: cities.collect(),
+        live: false,
+    })
+}
+
+impl Known {
+    /// The table of `gc cities` and `gc supervisor status`.
+    pub(super) fn table(&self) -> String {
+        table(&["NAME", "PATH", "STATUS"], &self.rows())
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |city: &CityInfo| {
+            let status = if self.live { city.status.as_str() } else { "-" };
+            let path = city.path.display().to_string();
+            vec![city.name.to_string(), path, status.to_owned()]
+        };
+        self.cities.iter().map(row).collect()
+    }
+}
+
+impl CitiesArgs {
+    /// Lists the cities.
+    ///
+    /// # Errors
+    /// If neither supervisor nor registry can be read.
+    pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
+        let known = known(context)?;
+        let out = context.out;
+        if out.json {
+            let source = if known.live { "live" } else { "files" };
+            let (items, total) = (&known.cities, known.cities.len());
+            out.document(&json!({"items": items, "total": total, "source": source}))?;
+        } else if known.cities.is_empty() {
+            out.note("no cities");
+        } else if self.wide {
+            let mut rows = known.rows();
+            for (row, city) in rows.iter_mut().zip(&known.cities) {
+                row.push(agents(context, city)?);
+                let error = city.error.as_deref().and_then(|error| error.lines().next());
+                row.push(error.unwrap_or_default().to_owned());
+            }
+            let header = ["NAME", "PATH", "STATUS", "AGENTS", "ERROR"];
+            out.line(table(&header, &rows))?;
+        } else {
+            out.line(known.table())?;
+        }
+        Ok(0)
+    }
+}
+
+fn agents(context: &Context, city: &CityInfo) -> CliResult<String> {
+    let state = match context.supervisor()? {
+        Some(mut client) if city.running => city_status(&mut client, &city.path)?,
+        _ => None,
+    };
+    let view = state.and_then(|state| state.view);
+    Ok(view.map_or_else(|| "-".to_owned(), |view| agent_counts(&view.instances)))
+}
+
+/// Arguments of `gc reload`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  gc reload\n  gc reload bright-lights")]
+pub(super) struct ReloadArgs {
+    /// The city's directory, or its registered name
+    city: Option<String>,
+}
+
+impl ReloadArgs {
+    /// Loads the city's config again.
+    ///
+    /// # Errors
+    /// If the city does not run, or its config has errors.
+    pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
+        let root = context.city(self.city.as_deref(), Access::Change)?;
+        let mut client = match context.seat(&root)? {
+            Seat::Standalone(client) | Seat::Supervisor(client) => client,
+            Seat::Nobody => return Err(ClientError::NotRunning.into()),
+        };
+        let running = city_status(&mut client, &root)?.is_some_and(|state| state.city.running);
+        if !running {
+            let message = format!("the city at {} is not running", root.display());
+            return Err(CliError::new(Code::NotRunning, message).hint("gc start"));
+        }
+        let params = json!({"path": root});
+        let answer = client.call_within("city.reload", params, Some(RELOAD_LIMIT))?;
+        outcome(context, &answer)
+    }
+}
+
+fn outcome(context: &Context, answer: &Value) -> CliResult<u8> {
+    let word = |key: &str| answer[key].as_str().unwrap_or_default();
+    let revision: String = word("revision").chars().take(6).collect();
+    match word("status") {
+        "reloaded" => (context.out).report(Mark::Done, format!("reloaded, config {revision}"))?,
+        "unchanged" => (context.out).report(Mark::Done, format!("unchanged, config {revision}"))?,
+        "refused" => {
+            let message = "the new config needs a restart; the old one stays in force";
+            let error = CliError::new(Code::Conflict, message);
+            return Err(error.cause(word("error")).hint("gc restart"));
+        }
+        _ => {
+            let message = "the new config has errors; the old one stays in force";
+            let error = CliError::new(Code::Config, message);
+            return Err(error.cause(word("error")));
+        }
+    }
+    if context.out.json {
+        context.out.document(answer)?;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(live: bool) -> Known {
+        let city = |name: &str, status: &str| {
+            let info = json!({
+                "name": name, "path": format!("/c/{name}"), "running": false, "status": status
+            });
+            serde_json::from_value(info).unwrap()
+        };
+        let cities = vec![
+            city("bright-lights", "running"),
+            city("dark", "init_failed"),
+        ];
+        Known { cities, live }
+    }
+
+    #[test]
+    fn cities_are_listed_with_their_status() {
+        let expected = "\
+NAME           PATH              STATUS
+bright-lights  /c/bright-lights  running
+dark           /c/dark           init_failed";
+        assert_eq!(known(true).table(), expected);
+    }
+
+    #[test]
+    fn without_a_supervisor_no_status_is_known() {
+        let expected = "\
+NAME           PATH              STATUS
+bright-lights  /c/bright-lights  -
+dark           /c/dark           -";
+        assert_eq!(known(false).table(), expected);
+    }
+}

@@ -1,0 +1,264 @@
+//! `gc events`: what happened in a city.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use super::city_name::city_name;
+use super::context::Context;
+use super::discover::Access;
+use super::error::{CliError, CliResult, Code};
+use super::values::{duration, fits, seconds};
+use crate::control::home::CityDir;
+use crate::events::EventLog;
+use crate::model::Event;
+
+/// How many events are shown unless told otherwise.
+const TAIL: usize = 50;
+
+/// Arguments of `gc events`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  gc events -f\n  gc events --type 'agent.*' --subject hello/worker-1 -n 10\n  gc events --watch --type agent.crashed --timeout 1m"
+)]
+pub(super) struct EventsArgs {
+    #[command(flatten)]
+    filter: Filter,
+    /// Only events after this number
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+    /// How many to show [default: 50; all with --after]
+    #[arg(short = 'n', long = "limit", value_name = "N")]
+    limit: Option<usize>,
+    /// Go on with those to come
+    #[arg(short, long)]
+    follow: bool,
+    /// Wait for the first event that fits; exit 1 if none comes
+    #[arg(long, conflicts_with_all = ["follow", "limit"])]
+    watch: bool,
+    /// How long --watch waits
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "watch")]
+    timeout: Duration,
+    /// Print the number of the newest event
+    #[arg(long, conflicts_with_all = ["follow", "watch", "limit", "after"])]
+    seq: bool,
+}
+
+/// Which events are meant. Patterns may have `*` and `?`.
+#[derive(Debug, Clone, Default, Args)]
+struct Filter {
+    /// Types, e.g. 'agent.*'; any of several
+    #[arg(long = "type", value_name = "PATTERN", value_delimiter = ',')]
+    types: Vec<String>,
+    /// What it is about, e.g. an agent
+    #[arg(long, value_name = "PATTERN")]
+    subject: Option<String>,
+    /// Who caused it
+    #[arg(long, value_name = "PATTERN")]
+    actor: Option<String>,
+}
+
+impl Filter {
+    fn wants(&self, event: &Event) -> bool {
+        let kind = self.types.is_empty() || self.types.iter().any(|t| fits(t, &event.kind));
+        let one = |pattern: &Option<String>, text| pattern.as_ref().is_none_or(|p| fits(p, text));
+        kind && one(&self.subject, &event.subject) && one(&self.actor, &event.actor)
+    }
+
+    fn wants_all(&self) -> bool {
+        self.types.is_empty() && self.subject.is_none() && self.actor.is_none()
+    }
+}
+
+impl EventsArgs {
+    /// Shows events.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
+        let root = context.existing_city(None, Access::Read)?;
+        let log = EventLog::new(CityDir::new(&root).state_dir());
+        if self.seq {
+            let seq = log.last_seq()?;
+            match context.out.json {
+                true => context.out.document(&json!({"seq": seq}))?,
+                false => context.out.line(seq.to_string())?,
+            }
+            return Ok(0);
+        }
+        // The log outlives a config that cannot be read.
+        let city = city_name(&root).map_or_else(|_| String::new(), |name| name.to_string());
+        let printer = Printer { context, city };
+        if self.watch {
+            return self.watch(&log, &printer);
+        }
+        let (events, seen) = self.select(&log)?;
+        if events.is_empty() && !self.follow {
+            context.out.note("no events");
+        }
+        for event in &events {
+            printer.print(event)?;
+        }
+        if self.follow {
+            block_on(self.follow(&log, seen, &printer))??;
+        }
+        Ok(0)
+    }
+
+    /// The events that are there and meant, and the number up to which they were looked at.
+    fn select(&self, log: &EventLog) -> CliResult<(Vec<Event>, u64)> {
+        let limit = self.limit.unwrap_or(TAIL);
+        let mut events = match self.after {
+            Some(after) => log.read_after(after, usize::MAX)?.events,
+            None if self.filter.wants_all() => log.last(limit.max(1))?.events,
+            None => log.last(usize::MAX)?.events,
+        };
+        let seen = events.last().map(|event| event.seq);
+        let seen = seen.or(self.after).unwrap_or_default();
+        events.retain(|event| self.filter.wants(event));
+        match (self.after, self.limit) {
+            // After a known event the next ones are asked for, otherwise the newest.
+            (Some(_), Some(limit)) if !self.follow => events.truncate(limit),
+            (Some(_), _) => {}
+            (None, _) => drop(events.drain(..events.len().saturating_sub(limit))),
+        }
+        Ok((events, seen))
+    }
+
+    async fn follow(&self, log: &EventLog, after: u64, printer: &Printer<'_>) -> CliResult {
+        let mut follower = log.follow(after)?;
+        loop {
+            for event in follower.next().await? {
+                if self.filter.wants(&event) {
+                    printer.print(&event)?;
+                }
+            }
+        }
+    }
+
+    fn watch(&self, log: &EventLog, printer: &Printer<'_>) -> CliResult<u8> {
+        let after = match self.after {
+            Some(after) => after,
+            None => log.last_seq()?,
+        };
+        let first = async {
+            let mut follower = log.follow(after)?;
+            loop {
+                let events = follower.next().await?;
+                let hit = events.into_iter().find(|event| self.filter.wants(event));
+                if let Some(event) = hit {
+                    return Ok::<_, CliError>(event);
+                }
+            }
+        };
+        match block_on(async { tokio::time::timeout(self.timeout, first).await })? {
+            Ok(event) => {
+                printer.print(&event?)?;
+                Ok(0)
+            }
+            Err(_) => {
+                let limit = seconds(self.timeout);
+                printer.context.out.note(format!("no event within {limit}"));
+                Ok(1)
+            }
+        }
+    }
+}
+
+struct Printer<'a> {
+    context: &'a Context,
+    city: String,
+}
+
+impl Printer<'_> {
+    fn print(&self, event: &Event) -> CliResult {
+        let out = self.context.out;
+        if !out.json {
+            return out.line(row(event));
+        }
+        let mut line = json!(event);
+        if !self.city.is_empty() {
+            line["city"] = json!(self.city);
+        }
+        out.document(&line)
+    }
+}
+
+fn row(event: &Event) -> String {
+    let time = event.ts.format("%H:%M:%SZ");
+    let (kind, subject) = (&event.kind, &event.subject);
+    let row = format!("{time} {kind:<18}  {subject:<14}  {}", event.message);
+    row.trim_end().to_owned()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> CliResult<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| CliError::new(Code::Failed, error.to_string()))?;
+    Ok(runtime.block_on(future))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::EventDraft;
+    use chrono::DateTime;
+
+    fn event(seq: u64, kind: &str, subject: &str) -> Event {
+        let at = DateTime::from_timestamp(1_773_828_131, 0).unwrap();
+        EventDraft::new(kind, subject)
+            .message("exit 1 after 12s")
+            .record(seq, at)
+    }
+
+    fn args(words: &[&str]) -> EventsArgs {
+        #[derive(clap::Parser)]
+        struct Just {
+            #[command(flatten)]
+            args: EventsArgs,
+        }
+        let words = std::iter::once("events").chain(words.iter().copied());
+        <Just as clap::Parser>::try_parse_from(words).unwrap().args
+    }
+
+    fn selected(words: &[&str]) -> (Vec<u64>, u64) {
+        let dir = tempfile::tempdir().unwrap();
+        let events = [
+            event(1, "agent.started", "a"),
+            event(2, "agent.crashed", "a"),
+            event(3, "agent.started", "b"),
+            event(4, "city.running", ""),
+        ];
+        let lines = events.map(|event| serde_json::to_string(&event).unwrap() + "\n");
+        std::fs::write(dir.path().join("events.jsonl"), lines.concat()).unwrap();
+        let (events, seen) = args(words).select(&EventLog::new(dir.path())).unwrap();
+        (events.iter().map(|event| event.seq).collect(), seen)
+    }
+
+    #[test]
+    fn the_newest_events_that_fit_are_selected() {
+        assert_eq!(selected(&[]), (vec![1, 2, 3, 4], 4));
+        assert_eq!(selected(&["-n", "2"]), (vec![3, 4], 4));
+        assert_eq!(selected(&["-n", "0"]), (vec![], 4));
+        assert_eq!(selected(&["--type", "agent.*", "-n", "2"]), (vec![2, 3], 4));
+        assert_eq!(selected(&["--subject", "b"]), (vec![3], 4));
+        assert_eq!(selected(&["--type", "x", "--type", "city.*"]), (vec![4], 4));
+        assert_eq!(selected(&["--actor", "human"]), (vec![], 4));
+    }
+
+    #[test]
+    fn after_a_number_the_next_events_are_selected() {
+        assert_eq!(selected(&["--after", "1"]), (vec![2, 3, 4], 4));
+        assert_eq!(selected(&["--after", "1", "-n", "1"]), (vec![2], 4));
+        assert_eq!(selected(&["--after", "9"]), (vec![], 9));
+    }
+
+    #[test]
+    fn a_row_is_short() {
+        let text = row(&event(1, "agent.crashed", "hello/worker-1"));
+        let expected = "10:02:11Z agent.crashed       hello/worker-1  exit 1 after 12s";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,203 @@
+//! `gc status`: how a city is.
+
+pub(super) mod text;
+
+use std::path::Path;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::city_name::city_name;
+use super::context::{Context, Seat};
+use super::discover::{Access, is_city};
+use super::error::{CliError, CliResult, Code};
+use super::query::{CityState, city_status};
+use super::values::{count, table};
+use crate::control::home::CityDir;
+use crate::control::lock::{self, Held};
+use crate::model::{AgentState, CityInfo, CityStatus, CityView, ConfigState};
+use text::Controller;
+
+/// Arguments of `gc status`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  gc status\n  gc status bright-lights --json\n  gc status --check && echo healthy\n  gc status --all"
+)]
+pub(super) struct StatusArgs {
+    /// The city's directory, or its registered name
+    path: Option<String>,
+    /// A line for each city of this machine
+    #[arg(long, conflicts_with = "path")]
+    all: bool,
+    /// Exit 1 unless the city runs and nothing is wrong
+    #[arg(long)]
+    check: bool,
+}
+
+impl StatusArgs {
+    /// Shows the city, or all of them.
+    ///
+    /// # Errors
+    /// If no city is meant, or whoever runs it does not answer.
+    pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
+        if self.all {
+            return self.run_all(context);
+        }
+        let root = context.city(self.path.as_deref(), Access::Read)?;
+        let report = Report::of(context, &root)?;
+        if context.out.json {
+            context.out.document(&report.json())?;
+        } else {
+            let now = chrono::Utc::now();
+            let (info, view) = (&report.city, report.view.as_ref());
+            let text = text::city(info, view, &report.controller, now);
+            context.out.line(text.trim_end())?;
+        }
+        Ok(u8::from(self.check && !report.is_healthy()))
+    }
+
+    fn run_all(&self, context: &Context) -> CliResult<u8> {
+        let mut reports = Vec::new();
+        for city in super::cities::known(context)?.cities {
+            reports.push(Report::of(context, &city.path)?);
+        }
+        let healthy = reports.iter().all(Report::is_healthy);
+        if context.out.json {
+            let items: Vec<Value> = reports.iter().map(Report::json).collect();
+            let document = json!({"items": items, "total": items.len()});
+            context.out.document(&document)?;
+        } else if reports.is_empty() {
+            context.out.note("no cities");
+        } else {
+            let row = |report: &Report| {
+                let agents = report
+                    .view
+                    .as_ref()
+                    .map(|view| text::agent_counts(&view.instances));
+                let error = report.city.error.as_deref().and_then(|e| e.lines().next());
+                vec![
+                    report.city.name.to_string(),
+                    report.word().to_owned(),
+                    agents.unwrap_or_else(|| "-".to_owned()),
+                    error.unwrap_or_default().to_owned(),
+                ]
+            };
+            let rows: Vec<Vec<String>> = reports.iter().map(row).collect();
+            let header = ["NAME", "STATUS", "AGENTS", "NOTE"];
+            context.out.line(table(&header, &rows))?;
+            let running = reports.iter().filter(|report| report.city.running).count();
+            let total = count(reports.len(), "city");
+            context.out.line(format!("{total}, {running} running"))?;
+        }
+        Ok(u8::from(self.check && !healthy))
+    }
+}
+
+/// One city, from whoever runs it or from its files.
+#[derive(Debug)]
+struct Report {
+    city: CityInfo,
+    view: Option<CityView>,
+    controller: Controller,
+    live: bool,
+}
+
+impl Report {
+    fn of(context: &Context, root: &Path) -> CliResult<Self> {
+        let (mut client, mode) = match context.seat(root)? {
+            Seat::Standalone(client) => (client, "standalone"),
+            Seat::Supervisor(client) => (client, "supervisor"),
+            Seat::Nobody => return Self::from_files(context, root),
+        };
+        let Some(CityState { city, view }) = city_status(&mut client, root)? else {
+            return Self::from_files(context, root);
+        };
+        // A city that is down has no controller, whoever would run it.
+        let down = matches!(city.status, CityStatus::Stopped);
+        Ok(Self {
+            city,
+            view,
+            controller: Controller {
+                running: !down,
+                pid: (!down).then(|| client.hello().pid),
+                mode: (!down).then(|| mode.to_owned()),
+            },
+            live: true,
+        })
+    }
+
+    fn from_files(context: &Context, root: &Path) -> CliResult<Self> {
+        let registered = context.registered()?;
+        let entry = registered.into_iter().find(|city| city.path == root);
+        let name = match (entry, is_city(root)) {
+            (Some(entry), _) => entry.name,
+            (None, true) => city_name(root)?,
+            (None, false) => {
+                let message = format!("{} has no city.toml", root.display());
+                let hint = format!("gc init {}", root.display());
+                return Err(CliError::new(Code::NotFound, message).hint(hint));
+            }
+        };
+        // The lock is the proof of life, even of a controller that does not answer.
+        let held = match lock::holder(&CityDir::new(root).lock()) {
+            Ok(Held::By(holder)) => Some(holder.map(|holder| holder.pid)),
+            _ => None,
+        };
+        let city = CityInfo {
+            name,
+            path: root.to_owned(),
+            running: false,
+            status: CityStatus::Stopped,
+            error: held.map(|_| "its controller does not answer".to_owned()),
+            phases_completed: Vec::new(),
+            restart_count: None,
+            next_retry_at: None,
+            stopped: None,
+        };
+        Ok(Self {
+            city,
+            view: None,
+            controller: Controller {
+                running: held.is_some(),
+                pid: held.flatten(),
+                mode: None,
+            },
+            live: false,
+        })
+    }
+
+    fn word(&self) -> &'static str {
+        if self.live {
+            self.city.status.as_str()
+        } else {
+            "not running"
+        }
+    }
+
+    fn json(&self) -> Value {
+        let mut all = Map::new();
+        for part in [
+            serde_json::to_value(&self.city),
+            serde_json::to_value(&self.view),
+        ] {
+            if let Ok(Value::Object(fields)) = part {
+                all.extend(fields);
+            }
+        }
+        all.entry("instances").or_insert_with(|| json!([]));
+        let source = if self.live { "live" } else { "files" };
+        all.insert("source".into(), json!(source));
+        all.insert("controller".into(), json!(self.controller));
+        Value::Object(all)
+    }
+
+    fn is_healthy(&self) -> bool {
+        let Some(view) = self.view.as_ref().filter(|_| self.city.running) else {
+            return false;
+        };
+        let fine = |state| !matches!(state, AgentState::Quarantined | AgentState::Backoff);
+        view.instances.iter().all(|instance| fine(instance.state))
+            && view.degraded.is_empty()
+            && view.config.state == ConfigState::Ok
+    }
+}

@@ -1,0 +1,198 @@
+//! Small forms shared by commands: durations, patterns, suggestions, tables.
+
+use std::time::Duration;
+
+/// Reads `500ms 30s 5m 1h30m 7d`.
+///
+/// # Errors
+/// What a duration looks like.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is no duration (examples: 500ms, 30s, 5m, 1h30m, 7d)");
+    let mut rest = text.trim();
+    let mut total = Duration::ZERO;
+    if rest.is_empty() {
+        return Err(bad());
+    }
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let count: u64 = rest[..digits].parse().map_err(|_| bad())?;
+        rest = &rest[digits..];
+        let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let unit_ms: u64 = match &rest[..letters] {
+            "ms" => 1,
+            "s" => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return Err(bad()),
+        };
+        rest = &rest[letters..];
+        let part = count.checked_mul(unit_ms).ok_or_else(bad)?;
+        total = total
+            .checked_add(Duration::from_millis(part))
+            .ok_or_else(bad)?;
+    }
+    Ok(total)
+}
+
+/// Whether `text` fits `pattern`, in which `*` stands for any characters and `?` for one.
+#[must_use]
+pub(super) fn fits(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where to resume when the characters after the last `*` turn out not to fit.
+    let mut retry = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                retry = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match retry {
+                Some((star, from)) => {
+                    retry = Some((star, from + 1));
+                    p = star + 1;
+                    t = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// What to write after a name that does not exist: the nearest one, else some that do.
+#[must_use]
+pub(super) fn did_you_mean(asked: &str, known: &[&str]) -> Option<String> {
+    let limit = (asked.chars().count() / 3).max(1);
+    let nearest = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(asked, name), *name))
+        .filter(|(distance, _)| *distance <= limit)
+        .min();
+    match nearest {
+        Some((_, name)) => Some(format!("did you mean `{name}`?")),
+        None if known.is_empty() => None,
+        None => {
+            let some: Vec<&str> = known.iter().take(5).copied().collect();
+            Some(format!("there is: {}", some.join(", ")))
+        }
+    }
+}
+
+/// Rows in aligned columns, each line without trailing blanks.
+#[must_use]
+pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let header: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let all = || std::iter::once(&header).chain(rows);
+    let width = |column: usize| {
+        let cells = all().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        let padded: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    all().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// `1 agent`, `2 agents`.
+#[must_use]
+pub(super) fn count(n: usize, thing: &str) -> String {
+    let ies = thing.strip_suffix('y');
+    match (n, ies) {
+        (1, _) => format!("1 {thing}"),
+        (_, Some(stem)) => format!("{n} {stem}ies"),
+        (_, None) => format!("{n} {thing}s"),
+    }
+}
+
+/// `3.2s`
+#[must_use]
+pub(super) fn seconds(span: Duration) -> String {
+    format!("{:.1}s", span.as_secs_f64())
+}
+
+/// Whole milliseconds, for JSON.
+#[must_use]
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read() {
+        let table = [
+            ("500ms", Some(500)),
+            ("30s", Some(30_000)),
+            ("1h30m", Some(5_400_000)),
+            ("7d", Some(604_800_000)),
+            ("", None),
+            ("5", None),
+            ("s", None),
+            ("5 s", None),
+            ("-5s", None),
+            ("99999999999999999999d", None),
+            ("9999999999999999d", None),
+        ];
+        for (text, expected) in table {
+            let found = duration(text).ok();
+            assert_eq!(found, expected.map(Duration::from_millis), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_fit_whole_texts() {
+        for (pattern, text) in [
+            ("agent.*", "agent.crashed"),
+            ("*", ""),
+            ("demo/*", "demo/rig/w-1"),
+            ("*a*b", "xaxxb"),
+            ("w-?", "w-1"),
+            ("same", "same"),
+        ] {
+            assert!(fits(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("agent.*", "agents"), ("a", "ab"), ("?", ""), ("*b", "ba")] {
+            assert!(!fits(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn near_names_are_suggested_and_others_listed() {
+        let known = ["worker", "planner"];
+        let found = did_you_mean("wroker", &known);
+        assert_eq!(found.as_deref(), Some("did you mean `worker`?"));
+        let found = did_you_mean("zzz", &known);
+        assert_eq!(found.as_deref(), Some("there is: worker, planner"));
+        assert_eq!(did_you_mean("zzz", &[]), None);
+    }
+
+    #[test]
+    fn tables_align_and_do_not_trail() {
+        let rows = [
+            vec!["a".into(), "long".into()],
+            vec!["bcd".into(), String::new()],
+        ];
+        assert_eq!(table(&["N", "V"], &rows), "N    V\na    long\nbcd");
+    }
+
+    #[test]
+    fn counts_have_plurals() {
+        assert_eq!(count(1, "city"), "1 city");
+        assert_eq!(count(2, "city"), "2 cities");
+        assert_eq!(count(0, "agent"), "0 agents");
+    }
+}
