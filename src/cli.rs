@@ -16,6 +16,7 @@ mod ensure;
 mod error;
 mod events;
 mod globals;
+mod help;
 mod init;
 mod interrupt;
 mod logging;
@@ -60,6 +61,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Watch gc at work, in a temporary city
+    Demo(demo::DemoArgs),
+    /// Make a new city
+    Init(init::InitArgs),
     /// Start a city and wait until its agents run
     Start(start::StartArgs),
     /// Stop a city and its agents
@@ -84,6 +89,10 @@ enum Command {
     Supervisor(supervisor::SupervisorArgs),
     /// Print the version
     Version(version::VersionArgs),
+    #[command(hide = true)]
+    DemoAgent(demo_agent::DemoAgentArgs),
+    /// Explain a command, the environment or the exit codes
+    Help(help::HelpArgs),
 }
 
 impl Command {
@@ -98,6 +107,9 @@ impl Command {
 
     fn run(&self, context: &Context) -> CliResult<u8> {
         match self {
+            Self::Demo(args) => demo::run(args, &context.out).map(|()| 0),
+            Self::Init(args) => init::run(args, &context.out).map(|()| 0),
+            Self::DemoAgent(args) => demo_agent::run(args, &context.out).map(|()| 0),
             Self::Start(args) => args.run(context),
             Self::Stop(args) => args.run(context),
             Self::Restart(args) => args.run_again(context),
@@ -110,8 +122,14 @@ impl Command {
             Self::Unregister(args) => args.run(context),
             Self::Supervisor(args) => args.run(context),
             Self::Version(args) => args.run(context),
+            Self::Help(args) => args.run(context, tree()),
         }
     }
+}
+
+/// The whole command line, as parsed and as shown.
+fn tree() -> clap::Command {
+    overview::dress(Cli::command())
 }
 
 /// Runs the command this process was called with.
@@ -130,7 +148,7 @@ pub fn run() -> ExitCode {
 }
 
 fn run_args(args: &[OsString]) -> u8 {
-    let mut command = overview::dress(Cli::command());
+    let mut command = tree();
     let matches = match command.try_get_matches_from_mut(args) {
         Ok(matches) => matches,
         Err(error) => return usage(&error, asks_for_json(args)),
@@ -217,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_command_tree_is_sound() {
-        overview::dress(Cli::command()).debug_assert();
+        tree().debug_assert();
     }
 
     #[test]
@@ -242,6 +260,7 @@ mod tests {
             "events --type agent.* --type x --subject s --actor a --after 3 -n 5 -f",
             "events --watch --timeout 1s",
             "events --seq",
+            "help supervisor stop",
             "actors tree pat --problems --watch --interval 2s",
             "actors crash a/b",
             "status -q -vv -y --no-input --no-color --color never",

@@ -31,6 +31,9 @@ pub(super) struct ActorsArgs {
 #[derive(Debug, Subcommand)]
 enum ActorsCommand {
     /// Draw the tree: machine, cities, agents
+    #[command(
+        after_help = "Examples:\n  gc actors tree\n  gc actors tree 'bright-lights/hello/*' --watch\n  gc actors tree --problems --json"
+    )]
     Tree(TreeArgs),
     /// Make an actor panic, to see it come back
     #[command(hide = true)]
@@ -84,7 +87,8 @@ impl TreeArgs {
             if !redraw {
                 self.show(context, &tree)?;
             } else if shown.as_ref() != Some(&tree) {
-                context.out.line(format!("{REDRAW}{}", self.text(&tree)))?;
+                let text = self.text(&tree);
+                context.out.drawing(&format!("{REDRAW}{text}"))?;
                 shown = Some(tree);
             }
             std::thread::sleep(self.interval.max(Duration::from_millis(100)));
@@ -98,7 +102,7 @@ impl TreeArgs {
     fn show(&self, context: &Context, tree: &Tree) -> CliResult {
         match self.pruned(tree) {
             Some(tree) if context.out.json => context.out.document(&tree),
-            Some(tree) => context.out.line(tree.to_string()),
+            Some(tree) => context.out.drawing(&tree.to_string()),
             None if context.out.json => context
                 .out
                 .document(&json!({"taken_at": json!(tree)["taken_at"], "root": null})),

@@ -80,6 +80,17 @@ impl Output {
         }
     }
 
+    /// Prints a drawing: where the terminal shows only ASCII, with plain characters.
+    ///
+    /// # Errors
+    /// As [`Self::line`].
+    pub fn drawing(&self, text: &str) -> CliResult {
+        match self.unicode {
+            true => self.line(text),
+            false => self.line(plain(text)),
+        }
+    }
+
     /// Prints the answer as one JSON document.
     ///
     /// # Errors
@@ -101,5 +112,31 @@ impl Output {
     #[must_use]
     pub fn live(&self) -> bool {
         !self.quiet && !self.json && io::stderr().is_terminal()
+    }
+}
+
+fn plain(text: &str) -> String {
+    const SIGNS: [(&str, &str); 6] = [
+        ("├─", "|-"),
+        ("└─", "`-"),
+        ("│", "|"),
+        ("∞", "*"),
+        ("…", "."),
+        ("─", "-"),
+    ];
+    let replace = |text: String, (sign, ascii): (&str, &str)| text.replace(sign, ascii);
+    SIGNS.into_iter().fold(text.to_owned(), replace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawings_and_signs_have_an_ascii_form_of_equal_width() {
+        let (drawn, flat) = ("├─ a…\n│  └─ 1/∞", "|- a.\n|  `- 1/*");
+        assert_eq!(plain(drawn), flat);
+        assert_eq!(Mark::Done.sign(false, false), "+");
+        assert_eq!(Mark::Failed.sign(true, true), "\u{1b}[31m✗\u{1b}[39m");
     }
 }

@@ -13,7 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "This machine",
         &["cities", "register", "unregister", "supervisor"],
     ),
-    ("About gc", &["version"]),
+    ("About gc", &["version", "help"]),
 ];
 
 /// The root command with its groups, and every command with its examples ahead of its options.
@@ -57,6 +57,19 @@ fn groups(root: &Command) -> String {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+
+    #[test]
+    fn every_command_has_examples() {
+        fn check(command: &Command) {
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+                let help = sub.get_after_help().map(ToString::to_string);
+                let help = help.unwrap_or_default();
+                assert!(help.starts_with("Examples:"), "{}", sub.get_name());
+                check(sub);
+            }
+        }
+        check(&crate::cli::tree());
+    }
 
     #[test]
     fn every_command_is_in_one_group() {

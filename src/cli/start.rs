@@ -179,6 +179,7 @@ fn bring_up(context: &Context, root: PathBuf, limit: Option<Duration>) -> CliRes
     let name = city_name(&root)?;
     let mut progress = Progress::new(context.out);
     interrupt::watching("no longer watching; the city goes on starting (gc status)");
+    context.supervisor()?; // one that refuses us must not find a changed registry
     context.home()?.create()?;
     let registry = context.registry()?;
     let change = registry.register(&root, &name)?;
@@ -261,12 +262,14 @@ fn is_up(name: &CityName, phase: Option<&Phase>, limit: Duration) -> CliResult {
         CityStatus::Running => Ok(()),
         CityStatus::InitFailed | CityStatus::Crashed | CityStatus::Stopped => {
             let word = plain_word(phase.status.as_str());
-            let mut error = CliError::new(Code::Failed, format!("{name} did not start: {word}"))
-                .hint("mend the cause, then gc start");
-            if let Some(cause) = &phase.error {
-                error = error.cause(cause);
-            }
-            Err(error)
+            let cause = phase.error.as_deref().unwrap_or_default();
+            // Labelled diagnostics are the form of config errors, and of nothing else.
+            let code = match cause.starts_with("error[") {
+                true => Code::Config,
+                false => Code::Failed,
+            };
+            let error = CliError::new(code, format!("{name} did not start: {word}"));
+            Err(error.cause(cause).hint("mend the cause, then gc start"))
         }
         status => {
             let missing = match phase.starting.as_slice() {
@@ -353,6 +356,9 @@ mod tests {
         let failed = check(Some(phase(CityStatus::InitFailed, &[]))).unwrap_err();
         assert_eq!(failed.code, Code::Failed);
         assert_eq!(failed.causes, ["no such provider"]);
+        let mut invalid = phase(CityStatus::InitFailed, &[]);
+        invalid.error = Some("error[unknown-key]: `x` is not a key".into());
+        assert_eq!(check(Some(invalid)).unwrap_err().code, Code::Config);
         let late = check(Some(phase(CityStatus::StartingAgents, &["a", "b"]))).unwrap_err();
         assert_eq!(late.code, Code::Timeout);
         assert_eq!(

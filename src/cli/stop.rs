@@ -160,8 +160,9 @@ pub(super) fn stop(context: &Context, root: &Path, force: bool) -> CliResult<Opt
     let mut progress = Progress::new(context.out);
     let city = label(context, root);
     interrupt::watching("no longer watching; the city goes on stopping (gc status)");
+    let seat = context.seat(root)?; // first: whoever refuses us keeps the registry as it is
     let registered = unregister(context, root)?;
-    let summary = match context.seat(root)? {
+    let summary = match seat {
         Seat::Standalone(client) => {
             let summary = stop_server(client, mode(force), &mut progress)?;
             lock::wait_free(&CityDir::new(root).lock(), LOCK_LIMIT)?;
@@ -192,8 +193,9 @@ pub(super) fn stop(context: &Context, root: &Path, force: bool) -> CliResult<Opt
 
 /// The same without the wait.
 fn begin_stop(context: &Context, root: &Path, force: bool) -> CliResult {
+    let seat = context.seat(root)?;
     unregister(context, root)?;
-    match context.seat(root)? {
+    match seat {
         Seat::Standalone(mut client) => {
             client.call("stop", json!({"mode": mode(force)}))?;
         }

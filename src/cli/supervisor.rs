@@ -33,14 +33,21 @@ pub(super) struct SupervisorArgs {
 #[derive(Debug, Subcommand)]
 enum SupervisorCommand {
     /// Run the supervisor in this terminal
+    #[command(
+        after_help = "Examples:\n  gc supervisor run\n  gc supervisor run --on-sigterm detach   # for a service manager"
+    )]
     Run(RunArgs),
     /// Start the supervisor in the background
+    #[command(after_help = "Examples:\n  gc supervisor start")]
     Start,
     /// Stop all cities, then the supervisor
+    #[command(after_help = "Examples:\n  gc supervisor stop\n  gc supervisor stop --keep-agents")]
     Stop(StopArgs),
     /// Tell whether the supervisor runs, and its cities
+    #[command(after_help = "Examples:\n  gc supervisor status --json")]
     Status,
     /// Follow the registry now
+    #[command(after_help = "Examples:\n  gc supervisor reload")]
     Reload,
 }
 
