@@ -13,7 +13,9 @@ use crate::control::home::CityDir;
 use crate::control::lock::Lock;
 use crate::host::{OneCity, Opener, open_journal};
 use crate::model::{CitySpec, CityStatus, CityView, Event, StopSummary};
-use crate::ports::{CityPorts, Clock, EventStream, Journal, JournalError, OpenError, Opened, Sessions};
+use crate::ports::{
+    CityPorts, Clock, EventStream, Journal, JournalError, OpenError, Opened, Sessions,
+};
 use crate::sessions::Subprocess;
 use crate::system::{RandomTokens, SystemClock};
 

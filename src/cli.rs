@@ -11,7 +11,6 @@ mod context;
 mod demo;
 mod demo_agent;
 mod discover;
-mod duration;
 mod ensure;
 mod error;
 mod events;

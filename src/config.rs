@@ -10,7 +10,7 @@
 mod agent;
 mod city;
 mod command;
-mod duration;
+pub(crate) mod duration;
 mod fields;
 pub mod keys;
 mod mask;

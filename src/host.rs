@@ -1,6 +1,7 @@
 //! Puts cities together: lock, config, session provider and event log behind the ports of the
 //! tree, and the registry of the machine.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::control::home::{CityDir, Home};
 use crate::control::lock::Lock;
 use crate::control::registry::{Contents, Digest, EmptyGuard, Registry, RegistryWatch};
 use crate::events::{EventLog, FileJournal};
-use crate::model::CityName;
+use crate::model::{CityName, StopSummary};
 use crate::ports::{
     Cities, CityEntry, CityPorts, Journal, OpenError, Opened, PortFuture, Registered, Sessions,
 };
@@ -80,11 +81,21 @@ impl Opener {
         Ok(Opened { spec, ports })
     }
 
-    /// The session provider of a city, without its lock: for clean-up when nothing runs it.
+    /// Stops whatever a killed supervisor left running in the city at `root`.
     ///
     /// # Errors
-    /// If the provider cannot be built.
-    pub fn sessions(&self, root: &Path, loaded: &LoadedCity) -> Result<Arc<dyn Sessions>, String> {
+    /// If somebody runs the city, or its sessions cannot be listed.
+    pub async fn stop_leftovers(&self, root: &Path) -> io::Result<StopSummary> {
+        let _lock = Lock::city(&CityDir::new(root)).map_err(io::Error::other)?;
+        // Any name will do: sessions are found by the root, whatever the config says by now.
+        let name = CityName::new("leftovers").map_err(io::Error::other)?;
+        let sessions = Subprocess::new(self.subprocess(root, name))?;
+        gascity_actors::stop_sessions(&sessions)
+            .await
+            .map_err(io::Error::other)
+    }
+
+    fn sessions(&self, root: &Path, loaded: &LoadedCity) -> Result<Arc<dyn Sessions>, String> {
         let mut config = self.subprocess(root, loaded.spec.name.clone());
         config
             .env_passthrough

@@ -230,6 +230,19 @@ impl CityRef {
         Ok(())
     }
 
+    /// Cuts the grace of a stop under way short, or stops without one.
+    ///
+    /// # Errors
+    /// If the city is not running.
+    pub async fn force_stop(&self) -> Result<(), AskError> {
+        let stop = CityMsg::Stop {
+            mode: StopMode::Force,
+            reply: None,
+        };
+        self.addr().await?.send(stop);
+        Ok(())
+    }
+
     /// Loads the config now and says what came of it.
     ///
     /// # Errors

@@ -16,5 +16,5 @@ mod worker;
 
 pub use city::{ReloadOutcome, StopMode};
 pub use handle::{AskError, CityRef, Machine, MachineRef};
-pub use machine::{MachinePorts, MachineSettings, Reconciled};
+pub use machine::{MachinePorts, MachineSettings, Reconciled, stop_sessions};
 pub use tree::{Handling, Kind, Node, Tree, age};

@@ -17,7 +17,8 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, Supervi
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use self::record::{Record, stop_sessions};
+use self::record::Record;
+pub use self::record::stop_sessions;
 use crate::city::{CityArgs, CityMsg, CityState, CitySupervisor, InitFailed, StopMode};
 use crate::mailbox::{Addr, Gauge, Timer};
 use crate::model::{CityStatus, EventDraft, MachineView, StopSummary, millis};
@@ -634,11 +635,9 @@ impl MachineState {
             (None, Some(opened)) if mode != StopMode::Detach => {
                 record.status = CityStatus::Stopping;
                 tokio::spawn(async move {
-                    let stopped = timeout(limit, stop_sessions(&opened.ports)).await;
-                    me.send(MachineMsg::CityStopped {
-                        path,
-                        summary: stopped.ok(),
-                    });
+                    let stopped = timeout(limit, stop_sessions(&*opened.ports.sessions)).await;
+                    let summary = stopped.ok().and_then(Result::ok);
+                    me.send(MachineMsg::CityStopped { path, summary });
                 });
             }
             _ => record.retired(StopSummary::default()),
@@ -656,11 +655,9 @@ impl MachineState {
             city.actor().kill();
             let path = path.clone();
             tokio::spawn(async move {
-                let summary = stop_sessions(&opened.ports).await;
-                me.send(MachineMsg::CityStopped {
-                    path,
-                    summary: Some(summary),
-                });
+                let stopped = stop_sessions(&*opened.ports.sessions).await;
+                let summary = Some(stopped.unwrap_or_default());
+                me.send(MachineMsg::CityStopped { path, summary });
             });
             return;
         }

@@ -10,7 +10,8 @@ mod view;
 
 pub use builder::{AgentSpecBuilder, CitySpecBuilder};
 pub use end::{
-    AgentEnd, EndClass, EndKind, ExitStatus, FailureClass, StartCause, StartFailure, StopReason,
+    AgentEnd, Began, EndClass, EndKind, ExitStatus, FailureClass, StartCause, StartFailure,
+    StopReason,
 };
 pub use event::{Event, EventDraft, millis};
 pub use fingerprint::{Fingerprint, canonical_hash, sha256_hex};

@@ -216,6 +216,7 @@ impl WorkerState {
                 .now()
                 .saturating_duration_since(self.args.started),
             tail,
+            began: self.run.began,
         };
         if matches!(end.how, EndKind::Stopped { .. }) {
             self.end = Some(end);

@@ -47,7 +47,7 @@ fn write_city(root: &Path, agents: usize) {
 
 /// A standalone supervisor with all its agents up.
 fn run(root: &Path, agents: usize) -> Child {
-    let supervisor = gc(root, &["start", "--standalone"]).spawn().unwrap();
+    let mut supervisor = gc(root, &["start", "--standalone"]).spawn().unwrap();
     for _ in 0..6000 {
         let status = gc(root, &["status", "--json"])
             .stdout(Stdio::piped())
@@ -65,6 +65,8 @@ fn run(root: &Path, agents: usize) -> Child {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
     panic!("the city did not come up");
 }
 

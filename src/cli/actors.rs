@@ -11,7 +11,8 @@ use super::context::{Context, Seat, read};
 use super::discover::Access;
 use super::error::CliResult;
 use super::output::Mark;
-use super::values::{duration, fits};
+use super::values::fits;
+use crate::config::duration;
 use crate::control::client::{Client, ClientError};
 
 /// Cursor to the upper left corner, and nothing below it.
@@ -51,7 +52,7 @@ struct TreeArgs {
     #[arg(long)]
     watch: bool,
     /// How often --watch looks
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse)]
     interval: Duration,
 }
 

@@ -2,38 +2,19 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::error::{CliError, CliResult, Code};
-use crate::control::home::CityDir;
+use crate::config;
 use crate::model::CityName;
-
-#[derive(Deserialize)]
-struct Document {
-    workspace: Option<Workspace>,
-}
-
-#[derive(Deserialize)]
-struct Workspace {
-    name: Option<String>,
-}
 
 /// `workspace.name` of the city at `root`, else the name of its directory.
 ///
 /// # Errors
-/// [`Code::Config`] when `city.toml` cannot be read or the name breaks the rules.
+/// [`Code::Config`] with every problem of `city.toml`, if it has any.
 pub(super) fn city_name(root: &Path) -> CliResult<CityName> {
-    let file = CityDir::new(root).config();
-    let config = |what: String| CliError::new(Code::Config, format!("{}: {what}", file.display()));
-    let text = std::fs::read_to_string(&file).map_err(|e| config(e.to_string()))?;
-    let document: Document =
-        toml::from_str(&text).map_err(|e| config("not valid TOML".to_owned()).cause(e))?;
-    let configured = document.workspace.and_then(|workspace| workspace.name);
-    let name = configured.unwrap_or_else(|| {
-        let last = root.file_name().unwrap_or_default();
-        last.to_string_lossy().into_owned()
-    });
-    CityName::new(&name).map_err(|e| config(e.to_string()).hint("set workspace.name in city.toml"))
+    match config::load(root) {
+        Ok(loaded) => Ok(loaded.spec.name.clone()),
+        Err(error) => Err(CliError::new(Code::Config, "city.toml has errors").cause(error.summary)),
+    }
 }
 
 #[cfg(test)]
@@ -51,7 +32,7 @@ mod tests {
     #[test]
     fn the_configured_name_wins_over_the_directory() {
         assert_eq!(named("").unwrap().as_str(), "bright");
-        let toml = "[workspace]\nname = \"dark\"\nother = 1\n";
+        let toml = "[workspace]\nname = \"dark\"\n";
         assert_eq!(named(toml).unwrap().as_str(), "dark");
     }
 

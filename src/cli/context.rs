@@ -1,6 +1,7 @@
 //! What every command has at hand: how to speak, where the supervisor lives, which city is meant.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,8 +12,12 @@ use super::globals::Globals;
 use super::output::Output;
 use crate::control::client::{Client, ClientError, Patience};
 use crate::control::home::{CityDir, Env, Home};
+use crate::control::lock;
 use crate::control::registry::Registry;
 use crate::ports::CityEntry;
+
+/// How long a killed process may take to let go of what it held.
+const DYING_LIMIT: Duration = Duration::from_millis(500);
 
 /// The surroundings of one command.
 #[derive(Debug, Clone)]
@@ -115,7 +120,7 @@ impl Context {
     /// If one is there and cannot be talked to.
     pub(super) fn supervisor(&self) -> CliResult<Option<Client>> {
         let home = self.home()?;
-        self.reach(&home.client_sockets(), &home.log())
+        self.reach(&home.client_sockets(), &home.log(), &home.runtime_lock())
     }
 
     /// A connection to the supervisor.
@@ -133,7 +138,7 @@ impl Context {
     /// If one is there and cannot be talked to.
     pub(super) fn standalone(&self, root: &Path) -> CliResult<Option<Client>> {
         let city = CityDir::new(root);
-        self.reach(&[city.socket()], &city.log())
+        self.reach(&[city.socket()], &city.log(), &city.lock())
     }
 
     /// A connection to whoever runs the city, or would.
@@ -150,12 +155,18 @@ impl Context {
         })
     }
 
-    fn reach(&self, sockets: &[PathBuf], log: &Path) -> CliResult<Option<Client>> {
+    fn reach(&self, sockets: &[PathBuf], log: &Path, held: &Path) -> CliResult<Option<Client>> {
         match Client::connect(sockets, Patience::default()) {
             Ok(client) => Ok(Some(client)),
             Err(ClientError::NotRunning) => Ok(None),
             Err(error @ ClientError::NoAnswer) => {
                 Err(CliError::from(error).hint(format!("see {}", log.display())))
+            }
+            // One that was just killed hangs up like one that refuses us, but lets go of its lock.
+            Err(ClientError::Denied | ClientError::Io(_))
+                if lock::wait_free(held, DYING_LIMIT).unwrap_or(false) =>
+            {
+                Ok(None)
             }
             Err(error) => Err(error.into()),
         }

@@ -6,13 +6,19 @@ use std::time::Duration;
 
 use clap::Args;
 
+use self::story::Story;
 use super::error::{CliError, CliResult, Code};
 use super::output::Output;
-use self::story::Story;
 
 /// Watch gc at work: start a city, kill an agent, quarantine a crash loop, edit the config live
 #[derive(Debug, Args)]
-#[command(after_help = "Runs in a temporary directory and leaves nothing behind.")]
+#[command(after_help = "\
+Examples:
+  gc demo                  # the whole story, at reading speed
+  gc demo --seconds 60     # slower
+  gc demo --json | jq .    # as fast as possible, the figures as one document
+
+Runs in a temporary directory and leaves nothing behind.")]
 pub(crate) struct DemoArgs {
     /// How long the show lasts on a terminal; without one it runs as fast as it can
     #[arg(long, default_value_t = 20, value_name = "N")]
@@ -30,7 +36,11 @@ const PAUSES: u32 = 5;
 
 pub(crate) fn run(args: &DemoArgs, out: &Output) -> CliResult {
     let place = tempfile::Builder::new().prefix("gc-demo-").tempdir()?;
-    let pause = if out.live() { Duration::from_secs(args.seconds) / PAUSES } else { Duration::ZERO };
+    let pause = if out.live() {
+        Duration::from_secs(args.seconds) / PAUSES
+    } else {
+        Duration::ZERO
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

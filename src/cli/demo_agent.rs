@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::life::{Fate, Life, Work};
-use super::duration;
 use super::{CliError, CliResult, Code, Output};
+use crate::config::duration;
 
 /// Act as a coding agent that works, and fails on request
 #[derive(Debug, Clone, clap::Args)]
@@ -51,7 +51,7 @@ pub(crate) struct DemoAgentArgs {
 ///
 /// # Errors
 /// A script that cannot be read or makes no sense, or a system without signals or threads.
-pub(crate) fn run(args: DemoAgentArgs, out: &Output) -> CliResult {
+pub(crate) fn run(args: &DemoAgentArgs, out: &Output) -> CliResult {
     let life = life(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io() // signals arrive through it
@@ -62,7 +62,7 @@ pub(crate) fn run(args: DemoAgentArgs, out: &Output) -> CliResult {
     std::process::exit(code.into())
 }
 
-fn life(args: DemoAgentArgs) -> CliResult<Life> {
+fn life(args: &DemoAgentArgs) -> CliResult<Life> {
     let work = match (&args.script, args.spam) {
         (Some(path), _) => Work::Script(read_script(path)?),
         (None, Some(rate)) => Work::Spam(rate),
@@ -75,7 +75,7 @@ fn life(args: DemoAgentArgs) -> CliResult<Life> {
         work,
         crash: crash_after.map(|after| Fate {
             after,
-            say: args.say,
+            say: args.say.clone(),
             code: args.exit_code.unwrap_or(1),
         }),
         hang_after: args.hang_after,
@@ -117,7 +117,7 @@ mod tests {
             ("--crash-after 2s", Some((2, 1))),
             ("--crash-after 2s --exit-code 0", Some((2, 0))),
         ] {
-            let crash = life(parse(line).unwrap()).unwrap().crash;
+            let crash = life(&parse(line).unwrap()).unwrap().crash;
             let found = crash.map(|crash| (crash.after.as_secs(), crash.code));
             assert_eq!(found, expected, "{line}");
         }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_kind_of_work_follows_from_the_flags() {
-        let work = |line| life(parse(line).unwrap()).unwrap().work;
+        let work = |line| life(&parse(line).unwrap()).unwrap().work;
         assert_eq!(work(""), Work::Steps(Duration::from_secs(2)));
         assert_eq!(
             work("--work-time 5ms"),
@@ -141,7 +141,7 @@ mod tests {
     fn a_script_is_read_or_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("script");
-        let read = || life(parse(&format!("--script {}", path.display())).unwrap());
+        let read = || life(&parse(&format!("--script {}", path.display())).unwrap());
         assert_eq!(read().unwrap_err().code, Code::Failed);
         std::fs::write(&path, "exit 3\n").unwrap();
         assert_eq!(

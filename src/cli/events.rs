@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::city_name::city_name;
 use super::context::Context;
 use super::discover::Access;
 use super::error::{CliError, CliResult, Code};
-use super::values::{duration, fits, seconds};
+use super::values::{fits, seconds};
+use crate::config::duration;
 use crate::control::home::CityDir;
 use crate::events::EventLog;
 use crate::model::Event;
@@ -38,7 +39,7 @@ pub(super) struct EventsArgs {
     #[arg(long, conflicts_with_all = ["follow", "limit"])]
     watch: bool,
     /// How long --watch waits
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "watch")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse, requires = "watch")]
     timeout: Duration,
     /// Print the number of the newest event
     #[arg(long, conflicts_with_all = ["follow", "watch", "limit", "after"])]
@@ -188,7 +189,12 @@ impl Printer<'_> {
 fn row(event: &Event) -> String {
     let time = event.ts.format("%H:%M:%SZ");
     let (kind, subject) = (&event.kind, &event.subject);
-    let row = format!("{time} {kind:<18}  {subject:<14}  {}", event.message);
+    let text = match event.message.as_str() {
+        "" => event.payload.get("reason").and_then(Value::as_str),
+        message => Some(message),
+    };
+    let text = text.unwrap_or_default();
+    let row = format!("{time} {kind:<18}  {subject:<14}  {text}");
     row.trim_end().to_owned()
 }
 
@@ -260,5 +266,9 @@ mod tests {
         let text = row(&event(1, "agent.crashed", "hello/worker-1"));
         let expected = "10:02:11Z agent.crashed       hello/worker-1  exit 1 after 12s";
         assert_eq!(text, expected);
+        let mut planned = event(1, "agent.stopped", "a");
+        planned.message.clear();
+        planned.payload.insert("reason".into(), json!("shutdown"));
+        assert!(row(&planned).ends_with("shutdown"));
     }
 }

@@ -16,6 +16,11 @@ use crate::model::{CityName, Command};
 
 /// Make the directory of a new city
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gc init my-city                               # two demo agents, nothing else needed
+  gc init my-city --command \"my-agent --flag\"   # your own program
+  gc init --list")]
 pub(crate) struct InitArgs {
     /// Directory of the city; created if missing [default: this one]
     path: Option<PathBuf>,
@@ -52,11 +57,11 @@ struct Created {
 /// # Errors
 /// `conflict` if there is a city, `usage` for a bad name, `not_found` for an unknown template,
 /// `failed` if the system refuses. Nothing is touched in the first three cases.
-pub(crate) fn run(args: InitArgs, out: &Output) -> CliResult {
+pub(crate) fn run(args: &InitArgs, out: &Output) -> CliResult {
     if args.list {
         return list(out);
     }
-    let made = create(&args)?;
+    let made = create(args)?;
     if made.template.is_none() && (args.template.is_some() || args.name.is_some()) {
         out.note("note: city.toml was there and is kept as it is");
     }

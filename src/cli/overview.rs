@@ -4,6 +4,7 @@ use clap::Command;
 
 /// Commands by what one wants to do. A test keeps this complete.
 const GROUPS: &[(&str, &[&str])] = &[
+    ("Begin", &["demo", "init"]),
     (
         "Run a city",
         &["start", "stop", "restart", "status", "reload"],

@@ -17,7 +17,8 @@ use super::progress::Progress;
 use super::query::{CityState, Phase, Want, city_status, wait};
 use super::status::text::{agent_counts, note, plain_word};
 use super::stop::{self, RELOAD_LIMIT};
-use super::values::{count, duration, millis, seconds};
+use super::values::{count, millis, seconds};
+use crate::config::duration;
 use crate::control::home::CityDir;
 use crate::control::lock::{self, Held};
 use crate::control::registry::Change;
@@ -36,7 +37,7 @@ pub(super) struct StartArgs {
     #[arg(long)]
     no_wait: bool,
     /// How long to wait for the agents
-    #[arg(long, value_name = "TIME", default_value = "180s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "180s", value_parser = duration::parse)]
     timeout: Duration,
     /// Run this city alone, in this terminal, until Ctrl-C
     #[arg(long, visible_alias = "foreground", conflicts_with = "no_wait")]

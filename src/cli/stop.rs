@@ -19,6 +19,7 @@ use crate::control::client::Client;
 use crate::control::home::CityDir;
 use crate::control::lock;
 use crate::control::registry::Change;
+use crate::host::Opener;
 use crate::model::{CityStatus, StopSummary};
 
 /// Longer than any sensible `shutdown_timeout`; the supervisor ends a stop by itself.
@@ -179,7 +180,7 @@ pub(super) fn stop(context: &Context, root: &Path, force: bool) -> CliResult<Opt
             }
         }
         Seat::Nobody => {
-            let swept = sweep_sessions(root)?;
+            let swept = sweep_sessions(context, root)?;
             (registered || swept != StopSummary::default()).then_some(swept)
         }
     };
@@ -201,15 +202,25 @@ fn begin_stop(context: &Context, root: &Path, force: bool) -> CliResult {
         }
         Seat::Supervisor(mut client) => follow_registry(&mut client, root, force)?,
         Seat::Nobody => {
-            sweep_sessions(root)?;
+            sweep_sessions(context, root)?;
         }
     }
     Ok(())
 }
 
 /// Ends the sessions that a supervisor left behind when it died.
-fn sweep_sessions(_root: &Path) -> CliResult<StopSummary> {
-    Ok(StopSummary::default())
+fn sweep_sessions(context: &Context, root: &Path) -> CliResult<StopSummary> {
+    let Ok(root) = root.canonicalize() else {
+        return Ok(StopSummary::default()); // a city whose directory is gone has no marks left
+    };
+    if !CityDir::new(&root).state_dir().exists() {
+        return Ok(StopSummary::default());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let opener = Opener::new(Some(context.home()?.dir().to_owned()));
+    Ok(runtime.block_on(opener.stop_leftovers(&root))?)
 }
 
 fn unregister(context: &Context, root: &Path) -> CliResult<bool> {

@@ -1,39 +1,6 @@
-//! Small forms shared by commands: durations, patterns, suggestions, tables.
+//! Small forms shared by commands: patterns, suggestions, tables.
 
 use std::time::Duration;
-
-/// Reads `500ms 30s 5m 1h30m 7d`.
-///
-/// # Errors
-/// What a duration looks like.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is no duration (examples: 500ms, 30s, 5m, 1h30m, 7d)");
-    let mut rest = text.trim();
-    let mut total = Duration::ZERO;
-    if rest.is_empty() {
-        return Err(bad());
-    }
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let count: u64 = rest[..digits].parse().map_err(|_| bad())?;
-        rest = &rest[digits..];
-        let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let unit_ms: u64 = match &rest[..letters] {
-            "ms" => 1,
-            "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return Err(bad()),
-        };
-        rest = &rest[letters..];
-        let part = count.checked_mul(unit_ms).ok_or_else(bad)?;
-        total = total
-            .checked_add(Duration::from_millis(part))
-            .ok_or_else(bad)?;
-    }
-    Ok(total)
-}
 
 /// Whether `text` fits `pattern`, in which `*` stands for any characters and `?` for one.
 #[must_use]
@@ -131,27 +98,6 @@ pub(super) fn millis(span: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_read() {
-        let table = [
-            ("500ms", Some(500)),
-            ("30s", Some(30_000)),
-            ("1h30m", Some(5_400_000)),
-            ("7d", Some(604_800_000)),
-            ("", None),
-            ("5", None),
-            ("s", None),
-            ("5 s", None),
-            ("-5s", None),
-            ("99999999999999999999d", None),
-            ("9999999999999999d", None),
-        ];
-        for (text, expected) in table {
-            let found = duration(text).ok();
-            assert_eq!(found, expected.map(Duration::from_millis), "{text:?}");
-        }
-    }
 
     #[test]
     fn patterns_fit_whole_texts() {

@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 9] = [
 ];
 
 /// Reads a duration, or says what is wrong with it.
-pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
+pub(crate) fn parse(text: &str) -> Result<Duration, &'static str> {
     const SHAPE: &str =
         "expected numbers with a unit, such as \"30s\" or \"1h30m\" (ns us ms s m h d w)";
     const TOO_LONG: &str = "longer than 100 years";

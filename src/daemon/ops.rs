@@ -55,7 +55,7 @@ impl Ops {
             "hello" => Ok(Reply::One(self.hello())),
             "ping" => Ok(Reply::One(json!({ "pid": std::process::id() }))),
             "status" => Ok(Reply::One(self.status())),
-            "reload" => self.reload().await,
+            "reload" => self.reload(params).await,
             "poke" => self.poke(params).await,
             "stop" => self.stop(params).await,
             "city.wait" => self.wait(params),
@@ -109,12 +109,25 @@ impl Ops {
         status
     }
 
-    async fn reload(&self) -> Answer {
+    async fn reload(&self, params: &Value) -> Answer {
         let done = self
             .door
             .reconcile()
             .await
             .map_err(|e| WireError::new(Code::Internal, e))?;
+        // Cities that were just unregistered in a hurry.
+        let hurried = params["force"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        for path in hurried.filter(|path| {
+            done.stopped
+                .iter()
+                .any(|stopped| stopped.as_os_str() == *path)
+        }) {
+            let _ = self.door.city(path).force_stop().await; // it may be gone already
+        }
         let failed: Vec<_> = done
             .failed
             .iter()
@@ -204,7 +217,7 @@ impl Ops {
     async fn crash(&self, params: &Value) -> Answer {
         if std::env::var_os(ALLOW_FAULTS).is_none_or(|value| value != "1") {
             let message = format!("denied: the supervisor does not run with {ALLOW_FAULTS}=1");
-            return Err(WireError::new(Code::BadRequest, message));
+            return Err(WireError::new(Code::Denied, message));
         }
         let path = params["path"].as_str().unwrap_or_default();
         if self.door.crash(path).await {
@@ -296,13 +309,12 @@ impl Waiting {
             return json!({ "status": "stopped" });
         };
         let mut item = json!(city);
-        if matches!(
+        let has_agents = matches!(
             city.status,
             CityStatus::StartingAgents | CityStatus::Running
-        ) {
-            if let Ok(view) = self.door.city(&city.path).view().await {
-                add_agents(&mut item, &view);
-            }
+        );
+        if has_agents && let Ok(view) = self.door.city(&city.path).view().await {
+            add_agents(&mut item, &view);
         }
         item
     }

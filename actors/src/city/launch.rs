@@ -138,6 +138,7 @@ impl CityState {
                     how,
                     uptime,
                     tail: String::new(),
+                    began: None,
                 };
                 self.me.send(CityMsg::Unspawned {
                     agent: agent.clone(),
@@ -235,16 +236,7 @@ impl CityState {
         };
         match report {
             Report::Started(started) => {
-                let slot = &mut entry.slot;
-                if slot.phase == Phase::Starting {
-                    slot.phase = Phase::Running;
-                }
-                if let Some(run) = &mut slot.run {
-                    run.pid = started.pid.or(run.pid);
-                    run.announced = true;
-                }
-                let draft = events::started(slot);
-                self.emit(draft);
+                self.announce(agent, started.pid);
                 self.free_permit(agent);
                 self.note_result(agent);
                 self.pump_queue().await;
@@ -259,17 +251,40 @@ impl CityState {
         }
     }
 
+    /// The run is up. Told once, whichever news of it arrives first.
+    fn announce(&mut self, agent: &AgentName, pid: Option<u32>) {
+        let Some(slot) = self.slots.get_mut(agent).map(|entry| &mut entry.slot) else {
+            return;
+        };
+        if slot.phase == Phase::Starting {
+            slot.phase = Phase::Running;
+        }
+        let Some(run) = slot.run.as_mut().filter(|run| !run.announced) else {
+            return;
+        };
+        run.pid = pid.or(run.pid);
+        run.announced = true;
+        self.args.ports.journal.append(events::started(slot));
+    }
+
     /// The restart decision, in one synchronous step; then its effects.
     pub(super) async fn on_end(&mut self, agent: &AgentName, end: AgentEnd) {
         self.free_permit(agent);
+        if !self
+            .slots
+            .get(agent)
+            .is_some_and(|entry| entry.is_run(&end.token))
+        {
+            return; // seen before, or of a run this slot never had
+        }
+        if let Some(began) = end.began {
+            // An end overtakes the report of the start: supervision events come first.
+            self.announce(agent, began.pid);
+        }
         let now = self.now();
         let daemon = &self.args.spec.daemon;
-        let Some(entry) = self
-            .slots
-            .get_mut(agent)
-            .filter(|entry| entry.is_run(&end.token))
-        else {
-            return; // seen before, or of a run this slot never had
+        let Some(entry) = self.slots.get_mut(agent) else {
+            return;
         };
         entry.slot.bugs.reset();
         let before = entry.slot.clone();

@@ -9,10 +9,10 @@ use ractor::RpcReplyPort;
 use tokio::time::timeout;
 
 use super::{CityMsg, CityState, Stage, StopMode};
+use crate::machine::stop_sessions;
 use crate::mailbox::Timer;
 use crate::model::{AgentEnd, AgentName, CityStatus, EndKind, EventDraft, StopReason, StopSummary};
 use crate::policy::Phase;
-use crate::ports::{CityPorts, Fence};
 use crate::worker::{Grace, WorkerMsg};
 
 const SWEEP_LIMIT: Duration = Duration::from_secs(15);
@@ -173,7 +173,7 @@ impl CityState {
         let (me, ports) = (self.me.clone(), self.args.ports.clone());
         tokio::spawn(async move {
             if !detach {
-                let _ = timeout(SWEEP_LIMIT, stop_leftovers(&ports)).await;
+                let _ = timeout(SWEEP_LIMIT, stop_sessions(&*ports.sessions)).await;
             }
             ports
                 .journal
@@ -192,17 +192,5 @@ impl CityState {
         }
         self.stopped = true;
         self.me.actor().stop(None);
-    }
-}
-
-async fn stop_leftovers(ports: &CityPorts) {
-    let Ok(listing) = ports.sessions.snapshot().await else {
-        return;
-    };
-    for facts in listing.owned {
-        let _ = ports
-            .sessions
-            .stop(facts.session, Fence::Token(facts.token))
-            .await;
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::city::CityMsg;
 use crate::mailbox::{Addr, Timer};
 use crate::model::{CityInfo, CityStatus, StopSummary};
-use crate::ports::{CityEntry, CityPorts, Fence, Opened, Stopped};
+use crate::ports::{CityEntry, Fence, Opened, SessionError, Sessions, Stopped};
 
 #[derive(Debug)]
 pub(super) struct Record {
@@ -112,22 +112,26 @@ impl Record {
     }
 }
 
-/// Ends every session of a city that has no supervisor to do it.
-pub(super) async fn stop_sessions(ports: &CityPorts) -> StopSummary {
+/// Ends every owned session, without the supervisor of the city.
+///
+/// # Errors
+/// If the sessions cannot be listed. A session that cannot be stopped is passed over.
+pub async fn stop_sessions(sessions: &dyn Sessions) -> Result<StopSummary, SessionError> {
     let mut summary = StopSummary::default();
-    let Ok(listing) = ports.sessions.snapshot().await else {
-        return summary;
-    };
-    for facts in listing.owned {
-        let fence = Fence::Token(facts.token);
-        match ports.sessions.stop(facts.session, fence).await {
-            Ok(Stopped::Forced) => {
-                summary.interrupted += 1;
-                summary.killed.push(facts.agent);
-            }
-            Ok(Stopped::Clean) => summary.interrupted += 1,
+    for facts in sessions.snapshot().await?.owned {
+        let stopped = sessions
+            .stop(facts.session, Fence::Token(facts.token))
+            .await;
+        match stopped {
             Ok(Stopped::Absent) | Err(_) => {}
+            Ok(_) if !facts.live => {} // only its remains
+            Ok(stopped) => {
+                summary.interrupted += 1;
+                if stopped == Stopped::Forced {
+                    summary.killed.push(facts.agent);
+                }
+            }
         }
     }
-    summary
+    Ok(summary)
 }

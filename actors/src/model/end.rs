@@ -132,6 +132,15 @@ pub struct AgentEnd {
     pub uptime: Duration,
     /// Last lines of output, if any were kept.
     pub tail: String,
+    /// It was up before it ended. The news of its start may still be on its way.
+    pub began: Option<Began>,
+}
+
+/// A run that came up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Began {
+    /// Process id of the leader, if it is known.
+    pub pid: Option<u32>,
 }
 
 /// The ways a run can end.

@@ -155,6 +155,7 @@ mod tests {
             how,
             uptime: Duration::from_secs(uptime_secs),
             tail: String::new(),
+            began: None,
         }
     }
 

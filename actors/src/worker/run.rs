@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::model::{EndKind, ExitStatus, StartFailure, StopReason};
+use crate::model::{Began, EndKind, ExitStatus, StartFailure, StopReason};
 use crate::ports::{Liveness, SessionError, Started, Stopped};
 
 /// How a Worker comes by its run.
@@ -93,6 +93,8 @@ pub(crate) struct RunState {
     mode: Mode,
     phase: Phase,
     captures: bool,
+    /// Set once the run is known to be up.
+    pub(crate) began: Option<Began>,
 }
 
 impl RunState {
@@ -106,6 +108,7 @@ impl RunState {
             mode,
             phase,
             captures,
+            began: None,
         }
     }
 
@@ -123,6 +126,7 @@ impl RunState {
         match result {
             Ok(started) => {
                 self.phase = Phase::Running;
+                self.began = Some(Began { pid: started.pid });
                 let mut effects = vec![Effect::Report(Report::Started(started))];
                 if let Some(status) = exited {
                     effects.extend(self.on_exit(status));
@@ -158,6 +162,7 @@ impl RunState {
 
     fn up(&mut self, announce: bool, pid: Option<u32>) -> Vec<Effect> {
         self.phase = Phase::Running;
+        self.began = Some(Began { pid });
         if announce {
             vec![Effect::Report(Report::Started(Started { pid }))]
         } else {

@@ -81,7 +81,11 @@ impl fmt::Display for Seen {
             "  a config edit applied {:.0} ms after the save, other agents untouched",
             self.edit_applied_after_ms
         )?;
-        write!(f, "  {} agents stopped, {} processes left", self.agents_stopped, self.processes_left)
+        write!(
+            f,
+            "  {} agents stopped, {} processes left",
+            self.agents_stopped, self.processes_left
+        )
     }
 }
 
@@ -93,14 +97,20 @@ pub(super) struct Story {
 
 impl Story {
     pub(super) fn new(place: &Path, out: Output, pause: Duration) -> Self {
-        Self { root: place.join("demo"), out, pause }
+        Self {
+            root: place.join("demo"),
+            out,
+            pause,
+        }
     }
 
     /// Tells the story; stops the city whatever happens, also on Ctrl-C.
     pub(super) async fn tell(&self) -> CliResult<Seen> {
         fs::create_dir_all(&self.root)?;
         fs::write(self.root.join("city.toml"), CITY)?;
-        self.say("a city is a directory with a city.toml; this one declares planner, scout and flaky");
+        self.say(
+            "a city is a directory with a city.toml; this one declares planner, scout and flaky",
+        );
         let home = self.root.join("home");
         let city = City::open_with(&self.root, &Opener::new(Some(home)))
             .await
@@ -117,7 +127,10 @@ impl Story {
         let mut seen = told?;
         seen.agents_stopped = summary.interrupted;
         seen.processes_left = pids.iter().filter(|pid| is_alive(**pid)).count();
-        self.say(&format!("stopped: {} agents, all gone", summary.interrupted));
+        self.say(&format!(
+            "stopped: {} agents, all gone",
+            summary.interrupted
+        ));
         if seen.processes_left > 0 {
             return Err(did_not("every process to be gone"));
         }
@@ -130,10 +143,14 @@ impl Story {
         self.show(city).await?;
 
         let killed_pid = self.pid(city, "planner").await?;
-        self.say(&format!("kill -9 {killed_pid}   # the planner dies without a word"));
+        self.say(&format!(
+            "kill -9 {killed_pid}   # the planner dies without a word"
+        ));
         let (replacement_pid, took) = self.replacement(events, killed_pid).await?;
         let replaced_after_ms = took.as_secs_f64() * 1e3;
-        self.say(&format!("the planner is back after {replaced_after_ms:.1} ms as pid {replacement_pid}"));
+        self.say(&format!(
+            "the planner is back after {replaced_after_ms:.1} ms as pid {replacement_pid}"
+        ));
 
         self.say("flaky dies 200 ms after every start; three times are enough");
         let quarantined = self.quarantine(city, events).await?;
@@ -156,7 +173,10 @@ impl Story {
             replacement_pid,
             replaced_after_ms,
             quarantined_after_starts: quarantined.payload["restarts"].as_u64().unwrap_or_default(),
-            quarantined_until: quarantined.payload["until"].as_str().unwrap_or_default().to_owned(),
+            quarantined_until: quarantined.payload["until"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
             edit_applied_after_ms,
             agents_stopped: 0,
             processes_left: 0,
@@ -170,14 +190,21 @@ impl Story {
         self.wait(events, "agent.crashed", "planner").await?;
         let started = self.wait(events, "agent.started", "planner").await?;
         let took = killed.elapsed();
-        let pid = started.payload["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-        Ok((pid.ok_or_else(|| did_not("the replacement to have a pid"))?, took))
+        let pid = started.payload["pid"]
+            .as_u64()
+            .and_then(|pid| u32::try_from(pid).ok());
+        Ok((
+            pid.ok_or_else(|| did_not("the replacement to have a pid"))?,
+            took,
+        ))
     }
 
     /// Waits for the quarantine, which may have come before anybody listened.
     async fn quarantine(&self, city: &RunningCity, events: &mut EventStream) -> CliResult<Event> {
         let past = city.events(0, usize::MAX).await.map_err(failed)?;
-        let past = past.into_iter().find(|event| event.kind == "agent.quarantined");
+        let past = past
+            .into_iter()
+            .find(|event| event.kind == "agent.quarantined");
         match past {
             Some(event) => Ok(event),
             None => self.wait(events, "agent.quarantined", "flaky").await,
@@ -202,13 +229,19 @@ impl Story {
 
     async fn pid(&self, city: &RunningCity, agent: &str) -> CliResult<u32> {
         let view = city.status().await.map_err(failed)?;
-        let instance = view.instances.iter().find(|i| i.qualified_name.as_str() == agent);
-        instance.and_then(|i| i.pid).ok_or_else(|| did_not(&format!("{agent} to run")))
+        let instance = view
+            .instances
+            .iter()
+            .find(|i| i.qualified_name.as_str() == agent);
+        instance
+            .and_then(|i| i.pid)
+            .ok_or_else(|| did_not(&format!("{agent} to run")))
     }
 
     async fn show(&self, city: &RunningCity) -> CliResult {
         if !self.out.json && !self.out.quiet {
-            self.out.line(city.tree().await.map_err(failed)?.to_string())?;
+            self.out
+                .line(city.tree().await.map_err(failed)?.to_string())?;
         }
         tokio::time::sleep(self.pause).await;
         Ok(())
@@ -221,7 +254,8 @@ impl Story {
 
 async fn pids(city: &RunningCity) -> Vec<u32> {
     let view = city.status().await;
-    view.map(|view| view.instances.iter().filter_map(|i| i.pid).collect()).unwrap_or_default()
+    view.map(|view| view.instances.iter().filter_map(|i| i.pid).collect())
+        .unwrap_or_default()
 }
 
 fn kill(pid: u32) -> CliResult {
@@ -241,6 +275,9 @@ fn failed(error: impl fmt::Display) -> CliError {
 }
 
 fn did_not(what: &str) -> CliError {
-    CliError::new(Code::Failed, format!("waited for {what}, and it did not happen"))
-        .hint("gc demo --keep, then look at demo/.gc/events.jsonl there")
+    CliError::new(
+        Code::Failed,
+        format!("waited for {what}, and it did not happen"),
+    )
+    .hint("gc demo --keep, then look at demo/.gc/events.jsonl there")
 }

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use crate::cli::duration;
+use crate::config::duration;
 
 /// One thing the agent does.
 #[derive(Debug, Clone, PartialEq, Eq)]
