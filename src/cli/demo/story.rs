@@ -110,7 +110,7 @@ impl Story {
         fs::write(self.root.join("city.toml"), CITY)?;
         self.say(
             "a city is a directory with a city.toml; this one declares planner, scout and flaky",
-        );
+        )?;
         let home = self.root.join("home");
         let city = City::open_with(&self.root, &Opener::new(Some(home)))
             .await
@@ -130,7 +130,7 @@ impl Story {
         self.say(&format!(
             "stopped: {} agents, all gone",
             summary.interrupted
-        ));
+        ))?;
         if seen.processes_left > 0 {
             return Err(did_not("every process to be gone"));
         }
@@ -139,24 +139,24 @@ impl Story {
 
     async fn steps(&self, city: &RunningCity, events: &mut EventStream) -> CliResult<Seen> {
         let agents_started = city.status().await.map_err(failed)?.instances.len();
-        self.say(&format!("{agents_started} agents are up:"));
+        self.say(&format!("{agents_started} agents are up:"))?;
         self.show(city).await?;
 
         let killed_pid = self.pid(city, "planner").await?;
         self.say(&format!(
             "kill -9 {killed_pid}   # the planner dies without a word"
-        ));
+        ))?;
         let (replacement_pid, took) = self.replacement(events, killed_pid).await?;
         let replaced_after_ms = took.as_secs_f64() * 1e3;
         self.say(&format!(
             "the planner is back after {replaced_after_ms:.1} ms as pid {replacement_pid}"
-        ));
+        ))?;
 
-        self.say("flaky dies 200 ms after every start; three times are enough");
+        self.say("flaky dies 200 ms after every start; three times are enough")?;
         let quarantined = self.quarantine(city, events).await?;
         self.show(city).await?;
 
-        self.say("save city.toml with one more agent, auditor; nobody runs a command");
+        self.say("save city.toml with one more agent, auditor; nobody runs a command")?;
         let saved = Instant::now();
         fs::write(self.root.join("city.toml"), format!("{CITY}{ADDED}"))?;
         self.wait(events, "agent.started", "auditor").await?;
@@ -247,8 +247,11 @@ impl Story {
         Ok(())
     }
 
-    fn say(&self, text: &str) {
-        self.out.note(format!("→ {text}"));
+    fn say(&self, text: &str) -> CliResult {
+        if self.out.json || self.out.quiet {
+            return Ok(());
+        }
+        self.out.line(format!("→ {text}"))
     }
 }
 
