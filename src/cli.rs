@@ -35,13 +35,14 @@ use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use context::Context;
 pub use error::{CliError, CliResult, Code};
 use globals::Globals;
 pub use output::{Mark, Output};
+pub(crate) use values::count;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -126,8 +127,9 @@ impl Command {
     }
 }
 
-/// The whole command line, as parsed and as shown.
-fn tree() -> clap::Command {
+/// The whole command line, as parsed and as shown; the reference page is made from it.
+#[must_use]
+pub fn tree() -> clap::Command {
     overview::dress(Cli::command())
 }
 
@@ -195,26 +197,50 @@ fn complain(error: &CliError, command: &str, json: bool) {
 
 /// Help and version are answers; all else is a mistake.
 fn usage(error: &clap::Error, json: bool) -> u8 {
-    let answer = matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-    );
-    if answer || !json {
-        let _ = error.print(); // a closed pipe has had enough
-        return if answer { 0 } else { Code::Usage.exit() };
-    }
-    let failure = usage_error(&error.render().to_string());
-    complain(&failure, "", json);
-    failure.code.exit()
+    let exit = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !json => Code::Usage.exit(),
+        _ => {
+            let failure = usage_error(error);
+            complain(&failure, "", json);
+            return failure.code.exit();
+        }
+    };
+    let _ = error.print(); // a closed pipe has had enough
+    exit
 }
 
-/// The essence of clap's message.
-fn usage_error(rendered: &str) -> CliError {
+/// clap's message in the form of all others.
+fn usage_error(error: &clap::Error) -> CliError {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return CliError::new(Code::Usage, "a subcommand is missing").hint("the same with --help");
+    }
+    let rendered = error.render().to_string();
     let mut lines = rendered.lines().map(str::trim);
-    let first = lines.next().unwrap_or_default();
-    let mut failure = CliError::new(Code::Usage, first.trim_start_matches("error: "));
-    failure.hint = lines.find_map(|line| line.strip_prefix("tip: ").map(str::to_owned));
+    let what: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    let what = what.join(" ");
+    let mut failure = CliError::new(Code::Usage, what.trim_start_matches("error: "));
+    let usage = lines.clone().find(|line| line.starts_with("Usage: "));
+    failure.causes.extend(usage.map(str::to_owned));
+    let tip = lines.find_map(|line| line.strip_prefix("tip: "));
+    failure.hint = nearest_command(error)
+        .or_else(|| tip.map(str::to_owned))
+        .or_else(|| Some("gc --help".to_owned()));
     failure
+}
+
+/// The one command that was probably meant, where clap lists all that look alike.
+fn nearest_command(error: &clap::Error) -> Option<String> {
+    let typed = match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(word) => word,
+        _ => return None,
+    };
+    let alike: Vec<&str> = match error.get(ContextKind::SuggestedSubcommand)? {
+        ContextValue::String(word) => vec![word],
+        ContextValue::Strings(words) => words.iter().map(String::as_str).collect(),
+        _ => return None,
+    };
+    values::did_you_mean(typed, &alike)
 }
 
 /// Asked before the arguments are understood, so that mistakes in them are told in JSON as well.
@@ -284,11 +310,13 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_finger_gets_a_hint() {
-        let rendered = parse("statsu").unwrap_err().render().to_string();
-        let error = usage_error(&rendered);
+        let told = |line| usage_error(&parse(line).unwrap_err());
+        let error = told("statsu");
         assert_eq!(error.code.exit(), 2);
         assert_eq!(error.message, "unrecognized subcommand 'statsu'");
-        assert!(error.hint.unwrap().contains("'status'"));
+        assert_eq!(error.hint.as_deref(), Some("did you mean `status`?"));
+        assert!(told("stop --forec").hint.unwrap().contains("--force"));
+        assert!(told("actors crash").message.contains("<PATH>"));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 pub mod client;
 pub mod daemon;
 pub mod home;
+pub mod inherited;
 pub mod lock;
 pub mod registry;
 pub mod server;

@@ -7,7 +7,7 @@ mod logging;
 mod ops;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use self::ops::{Ops, StopWish};
 use crate::City;
-use crate::cli::{CliError, CliResult, Code, Output};
+use crate::cli::{CliError, CliResult, Code, Output, count};
 use crate::control::daemon::Detached;
 use crate::control::home::{Addr, CityDir, Home};
 use crate::control::lock::{LockError, SupervisorLock};
@@ -144,12 +144,15 @@ pub fn standalone(root: &Path, home: &Home, out: Output) -> CliResult<u8> {
         let opener = Opener::new(Some(home.dir().to_owned()));
         let city = City::open_with(root, &opener)
             .await
-            .map_err(|error| open_failed(&error))?
+            .map_err(|error| open_failed(root, &error))?
             .running_as("standalone", env!("CARGO_PKG_VERSION"));
         logging::start(&city_dir.log(), true)?;
         let socket = ControlSocket::bind(&city_dir.socket())
             .map_err(|error| CliError::new(Code::Failed, error.to_string()))?;
-        let mut city = city.spawn().await.map_err(|error| open_failed(&error))?;
+        let mut city = city
+            .spawn()
+            .await
+            .map_err(|error| open_failed(root, &error))?;
         let (ops, wishes) = Ops::new(city.door(), None);
         let serving = socket.serve(Arc::new(ops), Limits::default())?;
         let agents = city
@@ -157,8 +160,9 @@ pub fn standalone(root: &Path, home: &Home, out: Output) -> CliResult<u8> {
             .await
             .map(|view| view.instances.len())
             .unwrap_or_default();
+        let agents = count(agents, "agent");
         out.note(format!(
-            "✓ {} is up: {agents} agents; Ctrl-C stops it",
+            "✓ {} is up: {agents}; Ctrl-C stops it",
             root.display()
         ));
         let door = city.door();
@@ -168,13 +172,13 @@ pub fn standalone(root: &Path, home: &Home, out: Output) -> CliResult<u8> {
     })
 }
 
-fn open_failed(error: &crate::CityError) -> CliError {
+fn open_failed(root: &Path, error: &crate::CityError) -> CliError {
     let text = error.to_string();
     let is_config = matches!(error, crate::CityError::Open(open) if !open.diagnostics.is_empty());
     if is_config {
-        CliError::new(Code::Config, "city.toml has errors").cause(text)
+        CliError::config(root, text)
     } else {
-        CliError::new(Code::Failed, text)
+        CliError::new(Code::Failed, text).hint(format!("gc status {}", root.display()))
     }
 }
 
@@ -279,10 +283,4 @@ impl Signals {
             _ = self.hangup.recv() => Kind::Reload,
         }
     }
-}
-
-/// Where a city's files are, for clients that found it stopped.
-#[must_use]
-pub fn city_sockets(root: &Path) -> Vec<PathBuf> {
-    vec![CityDir::new(root).socket()]
 }

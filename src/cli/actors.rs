@@ -89,7 +89,7 @@ impl TreeArgs {
                 self.show(context, &tree)?;
             } else if shown.as_ref() != Some(&tree) {
                 let text = self.text(&tree);
-                context.out.drawing(&format!("{REDRAW}{text}"))?;
+                context.out.line(format!("{REDRAW}{text}"))?;
                 shown = Some(tree);
             }
             std::thread::sleep(self.interval.max(Duration::from_millis(100)));
@@ -103,7 +103,7 @@ impl TreeArgs {
     fn show(&self, context: &Context, tree: &Tree) -> CliResult {
         match self.pruned(tree) {
             Some(tree) if context.out.json => context.out.document(&tree),
-            Some(tree) => context.out.drawing(&tree.to_string()),
+            Some(tree) => context.out.line(tree.to_string()),
             None if context.out.json => context
                 .out
                 .document(&json!({"taken_at": json!(tree)["taken_at"], "root": null})),

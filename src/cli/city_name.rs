@@ -2,24 +2,25 @@
 
 use std::path::Path;
 
-use super::error::{CliError, CliResult, Code};
+use super::error::{CliError, CliResult};
 use crate::config;
 use crate::model::CityName;
 
 /// `workspace.name` of the city at `root`, else the name of its directory.
 ///
 /// # Errors
-/// [`Code::Config`] with every problem of `city.toml`, if it has any.
+/// `config` with every problem of `city.toml`, if it has any.
 pub(super) fn city_name(root: &Path) -> CliResult<CityName> {
     match config::load(root) {
         Ok(loaded) => Ok(loaded.spec.name.clone()),
-        Err(error) => Err(CliError::new(Code::Config, "city.toml has errors").cause(error.summary)),
+        Err(error) => Err(CliError::config(root, error.summary)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Code;
 
     fn named(toml: &str) -> CliResult<CityName> {
         let dir = tempfile::tempdir().unwrap();

@@ -46,9 +46,13 @@ pub(crate) fn run(args: &DemoArgs, out: &Output) -> CliResult {
         .enable_all()
         .build()
         .map_err(|error| CliError::new(Code::Internal, format!("no runtime: {error}")))?;
-    let seen = runtime.block_on(Story::new(place.path(), *out, pause).tell());
+    let story = Story::new(place.path(), *out, pause);
+    let seen = runtime.block_on(story.tell());
     if args.keep {
         out.note(format!("kept {}", place.keep().display()));
+    }
+    if story.is_unheard() {
+        return Ok(());
     }
     let seen = seen?;
     if out.json {

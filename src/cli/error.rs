@@ -1,10 +1,13 @@
 //! Failures of commands: one form on the terminal, one in JSON, one table of exit codes.
 
+use std::io;
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 use crate::control::client::ClientError;
 use crate::control::daemon::DaemonError;
-use crate::control::home::HomeError;
+use crate::control::home::{CityDir, HomeError};
 use crate::control::lock::LockError;
 use crate::control::registry::RegistryError;
 
@@ -35,11 +38,13 @@ pub enum Code {
     Internal,
     /// Ended by Ctrl-C.
     Interrupted,
+    /// Ended by SIGTERM.
+    Terminated,
 }
 
 impl Code {
     /// All codes, for the table and its test.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Failed,
         Self::Config,
         Self::NotFound,
@@ -52,6 +57,7 @@ impl Code {
         Self::Unsupported,
         Self::Internal,
         Self::Interrupted,
+        Self::Terminated,
     ];
 
     /// The word in JSON errors.
@@ -70,6 +76,7 @@ impl Code {
             Self::Unsupported => "unsupported",
             Self::Internal => "internal",
             Self::Interrupted => "interrupted",
+            Self::Terminated => "terminated",
         }
     }
 
@@ -81,6 +88,7 @@ impl Code {
             Self::Unsupported => 8,
             Self::Internal => 70,
             Self::Interrupted => 130,
+            Self::Terminated => 143,
             _ => 1,
         }
     }
@@ -111,6 +119,15 @@ impl CliError {
             causes: Vec::new(),
             hint: None,
         }
+    }
+
+    /// A config with errors.
+    #[must_use]
+    pub fn config(root: &Path, diagnostics: impl ToString) -> Self {
+        let file = CityDir::new(root).config();
+        Self::new(Code::Config, "city.toml has errors")
+            .cause(diagnostics)
+            .hint(format!("mend {}, then again", file.display()))
     }
 
     /// Adds what to do next.
@@ -148,7 +165,8 @@ impl CliError {
     /// The error as people read it.
     #[must_use]
     pub fn text(&self, command: &str) -> String {
-        let mut text = format!("gc {command}: {}\n", self.message);
+        let space = if command.is_empty() { "" } else { " " };
+        let mut text = format!("gc{space}{command}: {}\n", self.message);
         for cause in &self.causes {
             text.push_str(&format!("  {cause}\n"));
         }
@@ -159,8 +177,8 @@ impl CliError {
     }
 }
 
-impl From<std::io::Error> for CliError {
-    fn from(error: std::io::Error) -> Self {
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
         Self::new(Code::Failed, error.to_string())
     }
 }
@@ -192,13 +210,39 @@ impl From<RegistryError> for CliError {
             RegistryError::Locked(_) => Code::Timeout,
             _ => Code::Failed,
         };
-        Self::new(code, error.to_string())
+        let hint = match &error {
+            RegistryError::NameTaken { path, .. } => Some(format!(
+                "set another name under [workspace] in city.toml, or gc unregister {}",
+                path.display()
+            )),
+            RegistryError::Parse { file, .. } => Some(format!(
+                "mend {}; agents that run are not touched",
+                file.display()
+            )),
+            RegistryError::Locked(_) => Some("run the command again".to_owned()),
+            RegistryError::Io { file, source } => io_hint(file, source),
+            _ => None,
+        };
+        Self {
+            hint,
+            ..Self::new(code, error.to_string())
+        }
     }
 }
 
 impl From<HomeError> for CliError {
     fn from(error: HomeError) -> Self {
-        Self::new(Code::Failed, error.to_string())
+        let hint = match &error {
+            HomeError::NoHome => Some("gc --home DIR, or set GC_HOME".to_owned()),
+            HomeError::NotPrivate(dir) | HomeError::SocketDir(dir) => {
+                Some(format!("chmod 700 {}", dir.display()))
+            }
+            HomeError::Io { path, source } => io_hint(path, source),
+        };
+        Self {
+            hint,
+            ..Self::new(Code::Failed, error.to_string())
+        }
     }
 }
 
@@ -223,6 +267,22 @@ impl From<DaemonError> for CliError {
     }
 }
 
+/// What to look at when the system refuses a file.
+pub(super) fn io_hint(path: &Path, error: &io::Error) -> Option<String> {
+    let there = path.ancestors().skip(1).find(|dir| dir.exists());
+    let there = there.unwrap_or(Path::new("/")).display();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Some(format!(
+            "ls -ld {there}   # you need to be allowed to write there"
+        )),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            Some(format!("{there} is read-only; choose another directory"))
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(format!("df -h {there}")),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,6 +303,7 @@ mod tests {
             ("unsupported", 8),
             ("internal", 70),
             ("interrupted", 130),
+            ("terminated", 143),
         ];
         assert_eq!(table, expected);
     }

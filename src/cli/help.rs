@@ -1,6 +1,7 @@
 //! `gc help`: a command's page, or a topic that is no command.
 
 use clap::{Args, Command};
+use serde_json::json;
 
 use super::context::Context;
 use super::error::{CliError, CliResult, Code};
@@ -16,6 +17,10 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "the supervisor's home, unless --home says otherwise; ~/.gc",
     ),
     ("GC_LOG", "what is logged, e.g. debug or gascity=trace"),
+    (
+        "GC_ALLOW_FAULTS",
+        "1 lets a supervisor take part in fault drills (actors crash)",
+    ),
     ("NO_COLOR", "no colour, if set"),
     (
         "CLICOLOR_FORCE",
@@ -60,7 +65,13 @@ impl HelpArgs {
             [topic] if topic == "exit-codes" => list(["EXIT", "MEANING"], EXIT_CODES),
             words => find(&mut root, words)?.render_help().to_string(),
         };
-        context.out.line(text.trim_end())?;
+        let text = text.trim_end();
+        match context.out.json {
+            true => context
+                .out
+                .document(&json!({"topic": self.topic.join(" "), "text": text}))?,
+            false => context.out.line(text)?,
+        }
         Ok(0)
     }
 }

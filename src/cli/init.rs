@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use self::template::{TEMPLATES, Template};
+use super::error::io_hint;
 use super::{CliError, CliResult, Code, Output};
 use crate::control::home::CityDir;
 use crate::model::{CityName, Command};
@@ -115,6 +116,11 @@ fn create(args: &InitArgs) -> CliResult<Created> {
     let city = CityDir::new(&root);
     // Also a link that leads nowhere is somebody's city.toml.
     let existed = fs::symlink_metadata(city.config()).is_ok();
+    if city.config().is_dir() {
+        let message = format!("{} is a directory", city.config().display());
+        let hint = "move it away, or choose another directory for the city";
+        return Err(CliError::new(Code::Conflict, message).hint(hint));
+    }
     if existed && !args.force {
         return Err(conflict(&root, typed));
     }
@@ -125,8 +131,7 @@ fn create(args: &InitArgs) -> CliResult<Created> {
     fs::create_dir_all(&root).map_err(|error| failed(&root, &error))?;
     let mut created = Vec::new();
     if !city.state_dir().is_dir() {
-        city.create()
-            .map_err(|error| CliError::new(Code::Failed, error.to_string()))?;
+        city.create()?;
         created.push(".gc/");
     }
     if !existed {
@@ -229,7 +234,11 @@ fn write_config(
 }
 
 fn failed(path: &Path, error: &io::Error) -> CliError {
-    CliError::new(Code::Failed, format!("{}: {error}", path.display()))
+    let failure = CliError::new(Code::Failed, format!("{}: {error}", path.display()));
+    CliError {
+        hint: io_hint(path, error),
+        ..failure
+    }
 }
 
 /// Words as a shell reads them.

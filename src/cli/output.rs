@@ -1,5 +1,6 @@
 //! Where answers and notes go: stdout for the answer, stderr for everything else.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use owo_colors::OwoColorize as _;
@@ -73,21 +74,27 @@ impl Output {
     /// If stdout cannot be written. A closed pipe ends the process with 0 instead: whoever read
     /// the answer had enough.
     pub fn line(&self, text: impl AsRef<str>) -> CliResult {
-        let mut stdout = io::stdout().lock();
-        match writeln!(stdout, "{}", text.as_ref()).and_then(|()| stdout.flush()) {
+        match self.try_line(text) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
             result => Ok(result?),
         }
     }
 
-    /// Prints a drawing: where the terminal shows only ASCII, with plain characters.
+    /// The same for whoever has something to clean up: a closed pipe is an error like any other.
     ///
     /// # Errors
-    /// As [`Self::line`].
-    pub fn drawing(&self, text: &str) -> CliResult {
-        match self.unicode {
-            true => self.line(text),
-            false => self.line(plain(text)),
+    /// If stdout cannot be written.
+    pub fn try_line(&self, text: impl AsRef<str>) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "{}", self.shown(text.as_ref()))?;
+        stdout.flush()
+    }
+
+    /// The text as the terminal can show it: drawings and signs in ASCII where that is all.
+    fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.unicode || self.json {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(plain(text)),
         }
     }
 
@@ -104,7 +111,7 @@ impl Output {
     /// Prints a note on stderr, unless `--quiet` or `--json`.
     pub fn note(&self, text: impl AsRef<str>) {
         if !self.quiet && !self.json {
-            let _ = writeln!(io::stderr().lock(), "{}", text.as_ref()); // nobody to tell
+            let _ = writeln!(io::stderr().lock(), "{}", self.shown(text.as_ref())); // nobody to tell
         }
     }
 
@@ -116,13 +123,16 @@ impl Output {
 }
 
 fn plain(text: &str) -> String {
-    const SIGNS: [(&str, &str); 6] = [
+    const SIGNS: [(&str, &str); 9] = [
         ("├─", "|-"),
         ("└─", "`-"),
         ("│", "|"),
         ("∞", "*"),
         ("…", "."),
         ("─", "-"),
+        ("→", ">"),
+        ("✓", "+"),
+        ("✗", "x"),
     ];
     let replace = |text: String, (sign, ascii): (&str, &str)| text.replace(sign, ascii);
     SIGNS.into_iter().fold(text.to_owned(), replace)

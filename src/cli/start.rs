@@ -20,6 +20,7 @@ use super::stop::{self, RELOAD_LIMIT};
 use super::values::{count, millis, seconds};
 use crate::config::duration;
 use crate::control::home::CityDir;
+use crate::control::inherited::leave_session;
 use crate::control::lock::{self, Held};
 use crate::control::registry::Change;
 use crate::daemon;
@@ -58,6 +59,7 @@ impl StartArgs {
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
         let root = context.existing_city(self.path.as_deref(), Access::Change)?;
         if self.standalone {
+            leave_session(Some(&root))?;
             return standalone(context, &root);
         }
         self.supervised(context, root)
@@ -71,6 +73,7 @@ impl StartArgs {
     pub(super) fn run_again(&self, context: &Context) -> CliResult<u8> {
         let root = context.existing_city(self.path.as_deref(), Access::Change)?;
         if self.standalone {
+            leave_session(Some(&root))?;
             stop::stop(context, &root, false)?;
             return standalone(context, &root);
         }

@@ -51,7 +51,7 @@ impl StatusArgs {
             let now = chrono::Utc::now();
             let (info, view) = (&report.city, report.view.as_ref());
             let text = text::city(info, view, &report.controller, now);
-            context.out.drawing(text.trim_end())?;
+            context.out.line(text.trim_end())?;
         }
         Ok(u8::from(self.check && !report.is_healthy()))
     }

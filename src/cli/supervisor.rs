@@ -16,6 +16,7 @@ use super::query::Reconciled;
 use super::stop::{LOCK_LIMIT, RELOAD_LIMIT, stop_server};
 use super::values::{count, millis, seconds};
 use crate::control::client::ClientError;
+use crate::control::inherited::leave_session;
 use crate::control::lock;
 use crate::daemon::{self, OnSigterm};
 
@@ -88,6 +89,7 @@ impl SupervisorArgs {
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
         match &self.command {
             SupervisorCommand::Run(args) => {
+                leave_session(None)?;
                 let home = context.home()?;
                 home.create()?;
                 daemon::supervisor(&home, args.detached, args.on_sigterm)
@@ -120,7 +122,10 @@ fn start(context: &Context) -> CliResult<u8> {
 }
 
 fn stop(context: &Context, args: &StopArgs) -> CliResult<u8> {
-    let mut client = context.running_supervisor()?;
+    let Some(mut client) = context.supervisor()? else {
+        let error = CliError::from(ClientError::NotRunning);
+        return Err(error.hint("there is nothing to stop; gc start would start it"));
+    };
     let mode = match (args.force, args.keep_agents) {
         (true, _) => "force",
         (_, true) => "detach",

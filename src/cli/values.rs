@@ -74,7 +74,7 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
 
 /// `1 agent`, `2 agents`.
 #[must_use]
-pub(super) fn count(n: usize, thing: &str) -> String {
+pub(crate) fn count(n: usize, thing: &str) -> String {
     let ies = thing.strip_suffix('y');
     match (n, ies) {
         (1, _) => format!("1 {thing}"),

@@ -11,6 +11,7 @@ use super::agent::{Agents, Defaults};
 use super::fields::{self, Fields};
 use super::keys::{AGENT, DAEMON, SESSION, Section, TOP, WORKSPACE};
 use super::problem::{Problem, Problems};
+use crate::sessions::DEFAULT_PASSTHROUGH;
 
 /// Settings of the session provider, which the supervision tree does not need (`[session]`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,26 +31,12 @@ pub struct SessionSettings {
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        const INHERITED: [&str; 12] = [
-            "PATH",
-            "HOME",
-            "USER",
-            "LOGNAME",
-            "SHELL",
-            "LANG",
-            "LC_*",
-            "TERM",
-            "TMPDIR",
-            "TZ",
-            "SSH_AUTH_SOCK",
-            "XDG_*",
-        ];
         Self {
             provider: "auto".into(),
             stdin: Stdin::default(),
             log_bytes: 8 << 20,
             log_keep: 3,
-            env_passthrough: INHERITED.map(str::to_owned).to_vec(),
+            env_passthrough: DEFAULT_PASSTHROUGH.map(str::to_owned).to_vec(),
         }
     }
 }

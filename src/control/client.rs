@@ -77,6 +77,9 @@ impl ClientError {
             Self::Version { .. } => {
                 Some("restart the supervisor: gc supervisor stop, then gc supervisor start")
             }
+            Self::Denied | Self::Foreign { .. } => {
+                Some("ask as the user who started it, or use a home of your own: gc --home DIR")
+            }
             _ => None,
         }
     }

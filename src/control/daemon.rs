@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::files;
+use super::inherited::forget_session;
 
 /// How long a supervisor may take to be ready.
 pub const READY_LIMIT: Duration = Duration::from_secs(15);
@@ -74,7 +75,9 @@ pub fn spawn_detached<A: AsRef<OsStr>>(
         let path = path.to_owned();
         move |source| DaemonError::Io { path, source }
     };
-    let mut child = Command::new(exe)
+    let mut command = Command::new(exe);
+    forget_session(&mut command);
+    let mut child = command
         .args(args)
         .current_dir("/")
         .stdin(Stdio::null())

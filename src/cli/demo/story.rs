@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::cli::error::{CliError, CliResult, Code};
@@ -93,6 +96,7 @@ pub(super) struct Story {
     root: PathBuf,
     out: Output,
     pause: Duration,
+    unheard: AtomicBool,
 }
 
 impl Story {
@@ -101,10 +105,16 @@ impl Story {
             root: place.join("demo"),
             out,
             pause,
+            unheard: AtomicBool::new(false),
         }
     }
 
-    /// Tells the story; stops the city whatever happens, also on Ctrl-C.
+    /// Whether the audience left before the end: whoever read the pipe had enough.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.unheard.load(Ordering::Relaxed)
+    }
+
+    /// Tells the story; stops the city whatever happens, also on signals and closed pipes.
     pub(super) async fn tell(&self) -> CliResult<Seen> {
         fs::create_dir_all(&self.root)?;
         fs::write(self.root.join("city.toml"), CITY)?;
@@ -120,7 +130,7 @@ impl Story {
         let mut events = city.subscribe();
         let told = tokio::select! {
             told = self.steps(&city, &mut events) => told,
-            _ = tokio::signal::ctrl_c() => Err(CliError::new(Code::Interrupted, "interrupted")),
+            ended = told_to_end() => Err(ended),
         };
         let pids = pids(&city).await;
         let summary = city.stop().await.map_err(failed)?;
@@ -239,20 +249,43 @@ impl Story {
     }
 
     async fn show(&self, city: &RunningCity) -> CliResult {
-        if !self.out.json && !self.out.quiet {
-            self.out
-                .line(city.tree().await.map_err(failed)?.to_string())?;
-        }
+        self.print(&city.tree().await.map_err(failed)?.to_string())?;
         tokio::time::sleep(self.pause).await;
         Ok(())
     }
 
     fn say(&self, text: &str) -> CliResult {
+        self.print(&format!("→ {text}"))
+    }
+
+    fn print(&self, text: &str) -> CliResult {
         if self.out.json || self.out.quiet {
             return Ok(());
         }
-        self.out.line(format!("→ {text}"))
+        match self.out.try_line(text) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.unheard.store(true, Ordering::Relaxed);
+                Err(CliError::new(Code::Interrupted, "nobody reads on"))
+            }
+            result => Ok(result?),
+        }
     }
+}
+
+/// Ctrl-C, a polite kill or a closed terminal: the agents must not outlive the show.
+async fn told_to_end() -> CliError {
+    let (Ok(mut terminate), Ok(mut hangup)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::hangup()),
+    ) else {
+        return CliError::new(Code::Internal, "signals cannot be watched");
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => return CliError::new(Code::Terminated, "terminated"),
+        _ = hangup.recv() => {}
+    }
+    CliError::new(Code::Interrupted, "interrupted")
 }
 
 async fn pids(city: &RunningCity) -> Vec<u32> {

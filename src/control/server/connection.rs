@@ -27,6 +27,9 @@ const HTTP: [&[u8]; 7] = [
     b"OPTIONS ",
 ];
 
+/// How long a stream may go on after the server was told to stop.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// How often a client that only listens is checked for life.
 const LIFE_CHECK: Duration = Duration::from_secs(1);
 
@@ -181,10 +184,17 @@ impl Connection {
     async fn stream(&mut self, id: &Value, mut items: mpsc::Receiver<Value>) -> Result<(), Closed> {
         let max = self.limits.line;
         let mut listening_only = false;
+        let stop = self.stop.clone();
+        // The last item of a stop says how it went, and is still on its way when all has stopped.
+        let too_late = async move {
+            stop.cancelled().await;
+            tokio::time::sleep(LAST_WORD).await;
+        };
+        tokio::pin!(too_late);
         loop {
             let item = tokio::select! {
                 item = items.recv() => item,
-                () = self.stop.cancelled() => return Err(Closed::Gone),
+                () = &mut too_late => return Err(Closed::Gone),
                 () = self.lines.until_end(max), if !listening_only => {
                     if self.is_hung_up() {
                         return Err(Closed::Gone);
