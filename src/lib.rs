@@ -28,3 +28,8 @@ pub use gascity_actors::{
     ReloadOutcome, StopMode, Tree, memory, model, ports,
 };
 pub use system::{RandomTokens, SystemClock};
+
+/// The snippets of the library page, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/library.md")]
+mod library_page {}
