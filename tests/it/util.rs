@@ -1,5 +1,6 @@
 //! A home and cities of one's own, cleaned up also when a test fails.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,14 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The program under test.
 pub(crate) const GC: &str = env!("CARGO_BIN_EXE_gc");
+
+/// A config without ticks, so that whatever happens is not their doing.
+pub(crate) const QUIET: &str = "[daemon]\npatrol_interval = \"1h\"\n";
+
+/// An agent that only sleeps.
+pub(crate) fn sleeper(name: &str) -> String {
+    format!("[[agent]]\nname = \"{name}\"\nstart_command = \"sleep 600\"\n")
+}
 
 /// Waits until `ready` gives something.
 pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
@@ -44,6 +53,20 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// Runs a command to its end.
+    pub(crate) fn by(command: &mut Command) -> Self {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command.output().unwrap();
+        Self {
+            code: status.code(),
+            out: String::from_utf8(stdout).unwrap(),
+            err: String::from_utf8(stderr).unwrap(),
+        }
+    }
+
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:#?}");
@@ -54,6 +77,20 @@ impl Said {
     pub(crate) fn fails(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
+    }
+
+    /// The error object of `--json`: alone on stderr, with nothing on stdout.
+    #[track_caller]
+    pub(crate) fn json_error(&self) -> Value {
+        assert_eq!(self.out, "", "{self:#?}");
+        let error: Value =
+            serde_json::from_str(&self.err).unwrap_or_else(|e| panic!("{e}: {self:#?}"));
+        assert_eq!(error["exit"].as_i64(), self.code.map(i64::from), "{error}");
+        assert!(
+            error["error"].is_string() && error["code"].is_string(),
+            "{error}"
+        );
+        error
     }
 
     #[track_caller]
@@ -117,16 +154,7 @@ impl Place {
 
     /// Runs `gc` in `dir`.
     pub(crate) fn gc<A: AsRef<OsStr>>(&self, dir: &Path, args: &[A]) -> Said {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = self.command(dir, args).output().unwrap();
-        Said {
-            code: status.code(),
-            out: String::from_utf8(stdout).unwrap(),
-            err: String::from_utf8(stderr).unwrap(),
-        }
+        Said::by(&mut self.command(dir, args))
     }
 
     pub(crate) fn status(&self, dir: &Path) -> Value {
@@ -182,6 +210,38 @@ impl Drop for Place {
             }
         }
     }
+}
+
+/// Whether this test runs as root, whom no permission stops.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The environment a process was started with.
+pub(crate) fn environment(pid: i32) -> BTreeMap<String, String> {
+    let bytes = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+}
+
+/// Every file below `dir` with its content, to see that nothing changed.
+pub(crate) fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            match entry.file_type().unwrap().is_dir() {
+                true => {
+                    found.insert(path.clone(), Vec::new());
+                    open.push(path);
+                }
+                false => drop(found.insert(path.clone(), fs::read(&path).unwrap_or_default())),
+            }
+        }
+    }
+    found
 }
 
 /// Sends a signal to a process; one that is gone is fine.

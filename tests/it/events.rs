@@ -1,0 +1,112 @@
+//! `gc events`: the log as commands show it.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::sync::mpsc;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::util::{LIMIT, Place, QUIET, events, eventually, is_alive, kill, sleeper};
+
+#[test]
+fn the_newest_of_a_kind_are_shown() {
+    let place = Place::new();
+    let city = place.city("town", &format!("{QUIET}{}{}", sleeper("a"), sleeper("b")));
+    place.gc(&city, &["start"]).ok();
+    place.gc(&city, &["stop"]).ok();
+    let rows = |args: &[&str]| {
+        let said = place.gc(&city, &[&["events"], args].concat()).ok();
+        said.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&["-n", "1"]).len(), 1);
+    assert_eq!(rows(&["--type", "agent.started"]).len(), 2);
+    assert_eq!(rows(&["--type", "agent.*", "--subject", "b"]).len(), 2);
+    assert_eq!(
+        rows(&["--type", "agent.*,controller.*", "-n", "3"]).len(),
+        3
+    );
+    let none = place.gc(&city, &["events", "--type", "nothing"]).ok();
+    assert_eq!((none.out.as_str(), none.err.as_str()), ("", "no events\n"));
+    let last = events(&city).last().unwrap()["seq"].as_u64().unwrap();
+    assert_eq!(rows(&["--seq"]), [last.to_string()]);
+    let json = place.gc(&city, &["events", "--json", "-n", "2"]).ok();
+    for line in json.out.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(event["city"], "town");
+    }
+    let none = place.gc(&city, &["events", "--watch", "--timeout", "1ms"]);
+    none.fails(1);
+    let past = [
+        "events",
+        "--watch",
+        "--after",
+        "0",
+        "--type",
+        "agent.started",
+    ];
+    assert!(place.gc(&city, &past).ok().out.contains("agent.started"));
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let place = Place::new();
+    let city = place.city("town", &sleeper("a"));
+    place.gc(&city, &["start"]).ok();
+    let mut child = place
+        .command(&city, &["events", "-f"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = BufReader::new(child.stdout.take().unwrap());
+    pipe.read_line(&mut String::new()).unwrap();
+    drop(pipe);
+    place.gc(&city, &["stop"]).ok(); // more events, for which there is no reader
+    let said = child.wait_with_output().unwrap();
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    assert!(said.stderr.is_empty(), "{said:?}");
+}
+
+#[test]
+fn following_misses_and_repeats_nothing_across_a_killed_supervisor() {
+    let place = Place::new();
+    let city = place.city("town", &format!("{QUIET}{}", sleeper("a")));
+    place.gc(&city, &["start"]).ok();
+    let mut follower = place
+        .command(&city, &["events", "-f", "-n", "1000", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let (sender, seen) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let event: Value = serde_json::from_str(&line).unwrap();
+            let _ = sender.send(event["seq"].as_u64().unwrap()); // the test may be over
+        }
+    });
+    let supervisor = place.supervisor_pid();
+    kill(supervisor, Signal::KILL);
+    eventually("its end", || (!is_alive(supervisor)).then_some(()));
+    place.gc(&city, &["start"]).ok();
+    let before = place.pid(&city, "a").unwrap();
+    kill(before, Signal::KILL);
+    eventually("a replacement", || {
+        place.pid(&city, "a").filter(|pid| *pid != before)
+    });
+    place.gc(&city, &["stop"]).ok();
+    let all: Vec<u64> = events(&city)
+        .iter()
+        .map(|e| e["seq"].as_u64().unwrap())
+        .collect();
+    let followed: Vec<u64> = all
+        .iter()
+        .map(|_| seen.recv_timeout(LIMIT).unwrap())
+        .collect();
+    assert_eq!(followed, all);
+    assert_eq!(all, (1..=all.len() as u64).collect::<Vec<_>>());
+    kill(i32::try_from(follower.id()).unwrap(), Signal::KILL);
+    follower.wait().unwrap();
+    assert!(seen.try_recv().is_err(), "more than the log holds");
+}

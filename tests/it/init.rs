@@ -1,0 +1,75 @@
+//! `gc init`: makes what is missing, changes nothing that is there.
+
+use std::fs;
+
+use crate::util::{Place, contents};
+
+#[test]
+fn an_existing_city_is_left_byte_for_byte() {
+    let place = Place::new();
+    let city = place.city("town", "# mine\n[workspace]\nname = \"mine\"\n");
+    let before = contents(&place.path(""));
+    let said = place.gc(&place.path(""), &["init", "town"]).fails(1);
+    assert!(said.err.contains("is a city already"), "{said:?}");
+    assert!(said.err.contains("hint: gc init town --force"), "{said:?}");
+    let error = place.gc(&city, &["init", "--json"]).fails(1).json_error();
+    assert_eq!(error["code"], "conflict");
+    assert_eq!(contents(&place.path("")), before);
+    let made = place.gc(&city, &["init", "--force", "--json"]).ok().json();
+    assert_eq!(made["created"], serde_json::json!([".gc/"]));
+    assert_eq!(made["name"], "mine");
+    assert_eq!(
+        fs::read_to_string(city.join("city.toml")).unwrap(),
+        "# mine\n[workspace]\nname = \"mine\"\n"
+    );
+}
+
+#[test]
+fn every_template_is_a_city_that_starts() {
+    let place = Place::new();
+    let here = place.path("");
+    let list = place.gc(&here, &["init", "--list", "--json"]).ok().json();
+    let items = list["items"].as_array().unwrap();
+    assert_eq!(list["total"], items.len());
+    for template in items {
+        let name = template["name"].as_str().unwrap();
+        place.gc(&here, &["init", name, "--template", name]).ok();
+        place.gc(&here, &["start", name]).ok();
+        place.gc(&here, &["stop", name]).ok();
+    }
+}
+
+#[test]
+fn a_command_of_ones_own_takes_the_place_of_the_demo_program() {
+    let place = Place::new();
+    let here = place.path("");
+    place
+        .gc(&here, &["init", "own", "--command", "sleep \"600\""])
+        .ok();
+    let city = place.path("own");
+    place.gc(&city, &["start"]).ok();
+    assert_eq!(place.instance(&city, "planner")["state"], "running");
+    place.gc(&city, &["stop"]).ok();
+}
+
+#[test]
+fn what_cannot_be_made_is_explained_and_leaves_nothing() {
+    let place = Place::new();
+    let here = place.path("");
+    fs::write(place.path("file"), "").unwrap();
+    fs::create_dir_all(place.path("odd/city.toml")).unwrap();
+    let before = contents(&here);
+    for (args, code, hint) in [
+        (vec!["init", "bad name!"], 2, "--name bad-name"),
+        (vec!["init", "x", "--name", "-"], 2, "--name my-city"),
+        (vec!["init", "x", "--template", "dmeo"], 1, "demo"),
+        (vec!["init", "x", "--command", " "], 2, "--command is empty"),
+        (vec!["init", "file"], 1, "is not a directory"),
+        (vec!["init", "odd"], 1, "move it away"),
+        (vec!["init", "odd", "--force"], 1, "move it away"),
+    ] {
+        let said = place.gc(&here, &args).fails(code);
+        assert!(said.err.contains(hint), "{args:?}: {said:?}");
+    }
+    assert_eq!(contents(&here), before);
+}
