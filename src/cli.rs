@@ -2,7 +2,7 @@
 //!
 //! A command is a `clap::Args` struct with `run(&self, &Context) -> CliResult<u8>`; the number is
 //! the exit code, for commands that answer a question with it. To add one: a file, a variant of
-//! [`Command`] with its arm in `run`, and its place in the groups of the overview.
+//! `Command` with its arm in `run`, and its place in the groups of the overview.
 
 mod actors;
 mod cities;
