@@ -220,12 +220,21 @@ fn usage_error(error: &clap::Error) -> CliError {
     let what: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     let what = what.join(" ");
     let mut failure = CliError::new(Code::Usage, what.trim_start_matches("error: "));
-    let usage = lines.clone().find(|line| line.starts_with("Usage: "));
-    failure.causes.extend(usage.map(str::to_owned));
+    let usage = lines.clone().find_map(|line| line.strip_prefix("Usage: "));
+    let usage = usage.unwrap_or("gc");
+    failure.causes.push(format!("usage: {usage}"));
+    // Of clap's tips those that name something alike; how to pass odd values helps nobody.
     let tip = lines.find_map(|line| line.strip_prefix("tip: "));
+    let tip = tip.filter(|tip| tip.contains("similar"));
+    let help = || {
+        format!(
+            "{} --help",
+            usage.split(['[', '<']).next().unwrap_or_default().trim()
+        )
+    };
     failure.hint = nearest_command(error)
         .or_else(|| tip.map(str::to_owned))
-        .or_else(|| Some("gc --help".to_owned()));
+        .or_else(|| Some(help()));
     failure
 }
 
@@ -316,6 +325,7 @@ mod tests {
         assert_eq!(error.message, "unrecognized subcommand 'statsu'");
         assert_eq!(error.hint.as_deref(), Some("did you mean `status`?"));
         assert!(told("stop --forec").hint.unwrap().contains("--force"));
+        assert_eq!(told("stop --zz").hint.as_deref(), Some("gc stop --help"));
         assert!(told("actors crash").message.contains("<PATH>"));
     }
 

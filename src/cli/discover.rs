@@ -115,9 +115,14 @@ pub(super) fn is_city(dir: &Path) -> bool {
 }
 
 fn settled(path: &Path) -> PathBuf {
-    path.canonicalize()
-        .or_else(|_| std::path::absolute(path))
-        .unwrap_or_else(|_| path.to_owned())
+    if let Ok(path) = path.canonicalize() {
+        return path;
+    }
+    // A city that is gone: as far as its path exists.
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    }
 }
 
 #[cfg(test)]
