@@ -7,6 +7,7 @@ mod logging;
 mod ops;
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +65,8 @@ pub fn supervisor(home: &Home, detached: bool, on_sigterm: Option<OnSigterm>) ->
 struct Supervisor {
     home: Home,
     runtime: Runtime,
-    _lock: SupervisorLock,
+    /// Held until the process is gone: whoever waits for it waits for the end of the process.
+    _lock: ManuallyDrop<SupervisorLock>,
     socket: ControlSocket,
 }
 
@@ -82,7 +84,7 @@ impl Supervisor {
         Ok(Self {
             home: home.clone(),
             runtime,
-            _lock: lock,
+            _lock: ManuallyDrop::new(lock),
             socket,
         })
     }
