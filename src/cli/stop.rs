@@ -120,9 +120,8 @@ pub(super) struct Stopped {
 }
 
 impl Stopped {
-    /// Killed agents may have been asked to leave before.
     fn agents(&self) -> usize {
-        self.summary.interrupted.max(self.summary.killed.len())
+        agents_stopped(&self.summary)
     }
 
     fn json(&self) -> Value {
@@ -136,12 +135,7 @@ impl Stopped {
 
     /// Says how it went; the JSON form is the caller's affair.
     pub(super) fn report(&self, context: &Context) -> CliResult {
-        let killed = &self.summary.killed;
-        if !killed.is_empty() {
-            let killed: Vec<&str> = killed.iter().map(|name| name.as_str()).collect();
-            let text = format!("force-killed {}", killed.join(", "));
-            context.out.report(Mark::Warn, text)?;
-        }
+        report_killed(context, &self.summary)?;
         let text = match self.agents() {
             0 => format!("{} stopped ({})", self.city, seconds(self.took)),
             n => format!(
@@ -153,6 +147,21 @@ impl Stopped {
         };
         context.out.report(Mark::Done, text)
     }
+}
+
+/// How many agents were stopped. Killed ones may have been asked to leave before.
+pub(super) fn agents_stopped(summary: &StopSummary) -> usize {
+    summary.interrupted.max(summary.killed.len())
+}
+
+/// Names the agents that did not leave when asked.
+pub(super) fn report_killed(context: &Context, summary: &StopSummary) -> CliResult {
+    if summary.killed.is_empty() {
+        return Ok(());
+    }
+    let killed: Vec<&str> = summary.killed.iter().map(|name| name.as_str()).collect();
+    let text = format!("force-killed {}", killed.join(", "));
+    context.out.report(Mark::Warn, text)
 }
 
 /// Takes the city out of the registry, stops it wherever it runs and waits for the end; `None` if

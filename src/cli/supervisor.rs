@@ -13,7 +13,7 @@ use super::error::{CliError, CliResult, Code};
 use super::output::Mark;
 use super::progress::Progress;
 use super::query::Reconciled;
-use super::stop::{LOCK_LIMIT, RELOAD_LIMIT, stop_server};
+use super::stop::{LOCK_LIMIT, RELOAD_LIMIT, agents_stopped, report_killed, stop_server};
 use super::values::{count, millis, seconds};
 use crate::control::client::ClientError;
 use crate::control::inherited::leave_session;
@@ -158,15 +158,8 @@ fn stop(context: &Context, args: &StopArgs) -> CliResult<u8> {
             "elapsed_ms": millis(took),
         }))?;
     }
-    if !summary.killed.is_empty() {
-        let killed: Vec<&str> = summary.killed.iter().map(|name| name.as_str()).collect();
-        let text = format!("force-killed {}", killed.join(", "));
-        context.out.report(Mark::Warn, text)?;
-    }
-    let agents = match (
-        args.keep_agents,
-        summary.interrupted.max(summary.killed.len()),
-    ) {
+    report_killed(context, &summary)?;
+    let agents = match (args.keep_agents, agents_stopped(&summary)) {
         (true, _) => ", agents left running".to_owned(),
         (false, 0) => String::new(),
         (false, n) => format!(", {} stopped", count(n, "agent")),

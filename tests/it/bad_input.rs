@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::util::{Place, QUIET, contents, count, eventually, is_root, kill, sleeper};
+use crate::util::{Place, QUIET, contents, count, is_root, kill, sleeper};
 
 #[test]
 fn files_that_are_no_config_are_refused_before_anything_is_made() {
@@ -102,11 +102,7 @@ fn a_path_too_long_for_a_socket_is_no_obstacle() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    eventually("the agent", || {
-        (place.gc(&dir, &["status", "--json"]).code == Some(0))
-            .then(|| place.pid(&dir, "a"))
-            .flatten()
-    });
+    place.awaited_pid(&dir, "a");
     place.gc(&dir, &["stop"]).ok();
     assert!(running.wait().unwrap().success());
     let home = dir.join("home");

@@ -2,27 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, Command};
 use gascity::cli::Code;
 use gascity::config::keys::{AGENT, Key, Kind, Reload, SECTIONS};
 
-use crate::util::Place;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use crate::util::{Place, repository};
 
 fn page(name: &str) -> String {
-    fs::read_to_string(root().join(name)).unwrap()
+    fs::read_to_string(repository().join(name)).unwrap()
 }
 
 fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(root().join("docs")).unwrap().flatten();
+    let docs = fs::read_dir(repository().join("docs")).unwrap().flatten();
     let docs = docs.map(|entry| entry.path());
     let docs = docs.filter(|path| path.extension().is_some_and(|ext| ext == "md"));
-    std::iter::once(root().join("README.md"))
+    std::iter::once(repository().join("README.md"))
         .chain(docs)
         .collect()
 }
@@ -232,7 +228,7 @@ fn the_cli_page_is_the_command_line() {
     for code in Code::ALL {
         assert!(made.contains(&format!("\n{} ", code.exit())), "{code:?}");
     }
-    let file = root().join("docs/cli.md");
+    let file = repository().join("docs/cli.md");
     if std::env::var_os("GC_BLESS").is_some() {
         fs::write(&file, &made).unwrap();
     }

@@ -92,9 +92,7 @@ fn following_misses_and_repeats_nothing_across_a_killed_supervisor() {
     place.gc(&city, &["start"]).ok();
     let before = place.pid(&city, "a").unwrap();
     kill(before, Signal::KILL);
-    eventually("a replacement", || {
-        place.pid(&city, "a").filter(|pid| *pid != before)
-    });
+    place.replacement(&city, "a", before);
     place.gc(&city, &["stop"]).ok();
     let all: Vec<u64> = events(&city)
         .iter()

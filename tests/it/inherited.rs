@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::util::{Place, QUIET, Said, environment, eventually, is_alive, sleeper};
+use crate::util::{Place, QUIET, Said, environment, is_alive, sleeper};
 
 /// A running city, and the `GC_*` variables its agent `a` has.
 fn session(place: &Place) -> (std::path::PathBuf, Vec<(String, String)>) {
@@ -59,12 +59,7 @@ fn a_controller_run_inside_a_session_is_no_part_of_it_and_finds_its_city() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let pid = eventually("the agent", || {
-        let said = other.gc(&alone, &["status", "--json"]);
-        (said.code == Some(0))
-            .then(|| other.pid(&alone, "b"))
-            .flatten()
-    });
+    let pid = other.awaited_pid(&alone, "b");
     let controller = environment(i32::try_from(running.id()).unwrap());
     assert_eq!(controller.get("GC_SESSION_ID"), None);
     let agent = environment(pid);

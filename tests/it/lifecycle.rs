@@ -30,11 +30,7 @@ fn a_demo_city_starts_survives_a_kill_and_stops_without_a_trace() {
     let victim = agents[0]["qualified_name"].as_str().unwrap().to_owned();
     let before = place.pid(&city, &victim).unwrap();
     kill(before, Signal::KILL);
-    let after = eventually("a replacement", || {
-        place
-            .pid(&city, &victim)
-            .filter(|pid| *pid != before && is_alive(*pid))
-    });
+    let after = place.replacement(&city, &victim, before);
     assert_eq!(count(&city, "agent.crashed", &victim), 1);
     assert_eq!(count(&city, "agent.started", &victim), 2);
     let tree = place.gc(&city, &["actors", "tree"]).ok().out;
@@ -77,11 +73,7 @@ fn after_a_killed_supervisor_the_same_agents_are_adopted() {
     }
     // An adopted agent is watched like any other.
     kill(pids[0], Signal::KILL);
-    eventually("a replacement", || {
-        place
-            .pid(&city, "a")
-            .filter(|pid| *pid != pids[0] && is_alive(*pid))
-    });
+    place.replacement(&city, "a", pids[0]);
     place.gc(&city, &["stop"]).ok();
 }
 
@@ -269,12 +261,7 @@ fn a_standalone_city_runs_without_a_supervisor() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let pid = eventually("the agent", || {
-        let said = place.gc(&city, &["status", "--json"]);
-        (said.code == Some(0))
-            .then(|| place.pid(&city, "a"))
-            .flatten()
-    });
+    let pid = place.awaited_pid(&city, "a");
     let refused = place.gc(&city, &["register"]).fails(1);
     assert!(
         refused.err.contains(&running.id().to_string()),
@@ -299,11 +286,7 @@ fn a_stop_signal_stops_the_agents_and_detach_leaves_them() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        let pid = eventually("the agent", || {
-            (place.gc(&city, &["status", "--json"]).code == Some(0))
-                .then(|| place.pid(&city, "a"))
-                .flatten()
-        });
+        let pid = place.awaited_pid(&city, "a");
         kill(i32::try_from(supervisor.id()).unwrap(), Signal::TERM);
         assert!(supervisor.wait().unwrap().success());
         assert_eq!(is_alive(pid), survives);

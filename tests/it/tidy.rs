@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::util::repository;
+
 /// All that `actors` may depend on: nothing of it touches the world.
 const ACTORS_MAY_USE: [&str; 12] = [
     "chrono",
@@ -21,10 +23,6 @@ const ACTORS_MAY_USE: [&str; 12] = [
 
 /// What `actors` may use of tokio.
 const TOKIO_FEATURES: [&str; 4] = ["macros", "rt", "sync", "time"];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 /// Every file below `dir` that belongs to the repository.
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -54,7 +52,7 @@ fn lines_with(file: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
 
 #[test]
 fn actors_depend_on_nothing_that_touches_the_world() {
-    let text = fs::read_to_string(root().join("actors/Cargo.toml")).unwrap();
+    let text = fs::read_to_string(repository().join("actors/Cargo.toml")).unwrap();
     let manifest: toml::Table = text.parse().unwrap();
     let used = manifest["dependencies"].as_table().unwrap();
     let more: Vec<&String> = used
@@ -88,10 +86,10 @@ fn code_names_no_roles() {
         let line = line.to_lowercase();
         roles.iter().any(|role| line.contains(role))
     };
-    let templates = root().join("src/templates");
+    let templates = repository().join("src/templates");
     let found: Vec<String> = ["src", "actors", "benches", "tests"]
         .iter()
-        .flat_map(|dir| files(&root().join(dir)))
+        .flat_map(|dir| files(&repository().join(dir)))
         .filter(|file| !file.starts_with(&templates))
         .flat_map(|file| lines_with(&file, names_one))
         .collect();
@@ -102,7 +100,7 @@ fn code_names_no_roles() {
 fn no_file_names_a_place_on_one_machine() {
     let places = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
     let names_one = |line: &str| places.iter().any(|place| line.contains(place));
-    let found: Vec<String> = files(root())
+    let found: Vec<String> = files(repository())
         .iter()
         .flat_map(|file| lines_with(file, names_one))
         .collect();
@@ -113,7 +111,7 @@ fn no_file_names_a_place_on_one_machine() {
 fn modules_are_files_named_after_themselves() {
     let found: Vec<PathBuf> = ["src", "actors/src", "benches"]
         .iter()
-        .flat_map(|dir| files(&root().join(dir)))
+        .flat_map(|dir| files(&repository().join(dir)))
         .filter(|file| file.ends_with("mod.rs"))
         .collect();
     assert!(found.is_empty(), "{found:?}");

@@ -25,6 +25,11 @@ pub(crate) fn sleeper(name: &str) -> String {
     format!("[[agent]]\nname = \"{name}\"\nstart_command = \"sleep 600\"\n")
 }
 
+/// The root of the repository.
+pub(crate) fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Waits until `ready` gives something.
 pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + LIMIT;
@@ -175,6 +180,22 @@ impl Place {
         self.instance(dir, agent)["pid"]
             .as_i64()
             .and_then(|pid| i32::try_from(pid).ok())
+    }
+
+    /// The same, as soon as somebody runs the city and the agent has a process.
+    pub(crate) fn awaited_pid(&self, dir: &Path, agent: &str) -> i32 {
+        eventually("the agent", || {
+            let answers = self.gc(dir, &["status", "--json"]).code == Some(0);
+            answers.then(|| self.pid(dir, agent)).flatten()
+        })
+    }
+
+    /// Waits until another process has taken the place of `before`.
+    pub(crate) fn replacement(&self, dir: &Path, agent: &str, before: i32) -> i32 {
+        eventually("a replacement", || {
+            let pid = self.pid(dir, agent);
+            pid.filter(|pid| *pid != before && is_alive(*pid))
+        })
     }
 
     pub(crate) fn supervisor_pid(&self) -> i32 {
