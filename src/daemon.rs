@@ -97,6 +97,8 @@ impl Supervisor {
             socket,
         } = self;
         runtime.block_on(async move {
+            // Before anything runs: a signal must find somebody who stops it properly.
+            let signals = Signals::new()?;
             let settings = MachineSettings {
                 mode: "supervisor".into(),
                 ..MachineSettings::default()
@@ -126,7 +128,7 @@ impl Supervisor {
             if let Some(parent) = detached {
                 parent.ready()?;
             }
-            let exit = wait(&door, machine.ended(), wishes, on_sigterm).await?;
+            let exit = wait(&door, machine.ended(), wishes, signals, on_sigterm).await?;
             close(serving).await;
             addr.remove(&home.addr());
             tracing::info!(exit, "supervisor ended");
@@ -143,6 +145,8 @@ pub fn standalone(root: &Path, home: &Home, out: Output) -> CliResult<u8> {
     let city_dir = CityDir::new(root);
     let runtime = runtime()?;
     runtime.block_on(async {
+        // Before anything runs: a signal must find somebody who stops it properly.
+        let signals = Signals::new()?;
         let opener = Opener::new(Some(home.dir().to_owned()));
         let city = City::open_with(root, &opener)
             .await
@@ -168,7 +172,7 @@ pub fn standalone(root: &Path, home: &Home, out: Output) -> CliResult<u8> {
             root.display()
         ));
         let door = city.door();
-        let exit = wait(&door, city.ended(), wishes, OnSigterm::Stop).await?;
+        let exit = wait(&door, city.ended(), wishes, signals, OnSigterm::Stop).await?;
         close(serving).await;
         Ok(exit)
     })
@@ -217,9 +221,9 @@ async fn wait(
     door: &MachineRef,
     ended: impl Future<Output = bool>,
     mut wishes: mpsc::Receiver<StopWish>,
+    mut signals: Signals,
     on_sigterm: OnSigterm,
 ) -> CliResult<u8> {
-    let mut signals = Signals::new()?;
     tokio::pin!(ended);
     let mut asked = 0_u32;
     loop {
