@@ -215,6 +215,9 @@ impl CityBuilder {
             desired: Arc::new(MemoryDesired::new(self.spec.clone())),
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
             tokens: Arc::new(RandomTokens),
+            shell: Arc::new(gascity_actors::memory::MemoryShell::default()),
+            notes: Arc::new(gascity_actors::memory::MemoryNotes::default()),
+            providers: Arc::new(gascity_actors::memory::MemoryProviders::default()),
             held,
         };
         Ok(Opened {

@@ -76,6 +76,9 @@ impl Opener {
             desired: Arc::new(files),
             clock: Arc::new(SystemClock),
             tokens: Arc::new(RandomTokens),
+            shell: Arc::new(gascity_actors::memory::MemoryShell::default()),
+            notes: Arc::new(gascity_actors::memory::MemoryNotes::default()),
+            providers: Arc::new(gascity_actors::memory::MemoryProviders::default()),
             held: Arc::new(lock),
         };
         Ok(Opened { spec, ports })

@@ -7,7 +7,10 @@ mod cities;
 mod clock;
 mod desired;
 mod journal;
+mod notes;
+mod providers;
 mod sessions;
+mod shell;
 
 use std::sync::Arc;
 
@@ -15,7 +18,10 @@ pub use cities::MemoryCities;
 pub use clock::{CountingTokens, MemoryClock};
 pub use desired::MemoryDesired;
 pub use journal::MemoryJournal;
+pub use notes::MemoryNotes;
+pub use providers::MemoryProviders;
 pub use sessions::{Behaviour, Call, MemorySessions};
+pub use shell::{Answer, MemoryShell};
 
 use crate::model::CitySpec;
 use crate::ports::CityPorts;
@@ -33,6 +39,12 @@ pub struct MemoryCity {
     pub clock: Arc<MemoryClock>,
     /// Its tokens.
     pub tokens: Arc<CountingTokens>,
+    /// Its shell.
+    pub shell: Arc<MemoryShell>,
+    /// Its state.
+    pub notes: Arc<MemoryNotes>,
+    /// Providers a config may ask for.
+    pub providers: Arc<MemoryProviders>,
 }
 
 impl MemoryCity {
@@ -45,6 +57,9 @@ impl MemoryCity {
             journal: Arc::new(MemoryJournal::new(clock.clone())),
             desired: Arc::new(MemoryDesired::new(spec)),
             tokens: Arc::new(CountingTokens::default()),
+            shell: Arc::default(),
+            notes: Arc::default(),
+            providers: Arc::default(),
             clock,
         }
     }
@@ -58,6 +73,9 @@ impl MemoryCity {
             desired: self.desired.clone(),
             clock: self.clock.clone(),
             tokens: self.tokens.clone(),
+            shell: self.shell.clone(),
+            notes: self.notes.clone(),
+            providers: self.providers.clone(),
             held: Arc::new(()),
         }
     }

@@ -17,7 +17,8 @@ pub use event::{Event, EventDraft, millis};
 pub use fingerprint::{Fingerprint, canonical_hash, sha256_hex};
 pub use name::{AgentName, CityName, NameError, RunToken, SessionName};
 pub use spec::{
-    AgentSpec, CitySpec, Command, Daemon, Launch, RestartLimit, RestartType, SpecError, Stdin,
+    AgentSpec, CitySpec, Command, Daemon, Launch, OnDrift, PoolSpec, RestartLimit, RestartType,
+    SpecError, Stdin, Strategy,
 };
 pub use view::{
     AgentState, CityInfo, CityStatus, CityView, ConfigState, ConfigView, InstanceView, MachineView,

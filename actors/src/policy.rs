@@ -7,6 +7,7 @@ mod plan;
 mod slot;
 mod supervise;
 mod tick;
+mod waves;
 
 pub use admit::{Admission, admit};
 pub use backoff::{Pacing, doubling};
@@ -15,3 +16,4 @@ pub use plan::{Action, Observed, plan};
 pub use slot::{Phase, Run, Slot};
 pub use supervise::{Verdict, supervise};
 pub use tick::{TickGate, Trigger};
+pub use waves::{Graph, check_dependencies};

@@ -7,7 +7,9 @@ mod cities;
 mod clock;
 mod desired;
 mod journal;
+mod notes;
 mod sessions;
+mod shell;
 
 use std::any::Any;
 use std::future::Future;
@@ -18,13 +20,21 @@ pub use cities::{Cities, CityEntry, OpenError, Opened, Registered};
 pub use clock::{Clock, Tokens};
 pub use desired::{Desired, Diagnostic, LoadError, Related};
 pub use journal::{EventStream, Journal, JournalError};
+pub use notes::{Notes, NotesError};
 pub use sessions::{
     Caps, Facts, Fence, Listing, Liveness, Note, SessionError, SessionEvent, SessionEventKind,
     SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
+pub use shell::{Shell, ShellError, ShellJob};
 
 /// What every port call returns: a boxed future, so that ports stay object-safe.
 pub type PortFuture<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
+
+/// Builds session providers by their word in the config.
+pub trait Providers: Send + Sync + 'static {
+    /// Builds the provider `word` and proves that it can be used.
+    fn provide(&self, word: String) -> PortFuture<'_, Arc<dyn Sessions>, String>;
+}
 
 /// The ports of one city.
 #[derive(Clone)]
@@ -35,6 +45,12 @@ pub struct CityPorts {
     pub journal: Arc<dyn Journal>,
     /// Where the config comes from.
     pub desired: Arc<dyn Desired>,
+    /// Runs pool checks and hooks.
+    pub shell: Arc<dyn Shell>,
+    /// Small state beside the city.
+    pub notes: Arc<dyn Notes>,
+    /// Other session providers, for a config that asks for one.
+    pub providers: Arc<dyn Providers>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Fresh run tokens.

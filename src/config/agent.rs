@@ -213,6 +213,16 @@ impl Defaults<'_> {
             parts.insert("stdin".into(), word.into());
         }
         AgentSpec {
+            template: name.clone(),
+            pool: None,
+            pool_slot: None,
+            depends_on: Vec::new(),
+            strategy: gascity_actors::model::Strategy::default(),
+            on_drift: gascity_actors::model::OnDrift::default(),
+            idle_timeout: None,
+            process_names: Vec::new(),
+            live: Vec::new(),
+            held: None,
             session: SessionName::of(&name),
             name,
             launch: Arc::new(launch),

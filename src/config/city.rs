@@ -83,6 +83,8 @@ pub(super) fn build(
     let agents = agents(table, &defaults, problems);
     Some(Built {
         spec: CitySpec {
+            max_agents: None,
+            provider: settings.provider.clone(),
             name: name?,
             root: around.root.to_owned(),
             revision: around.revision,
@@ -201,6 +203,7 @@ fn daemon_settings(fields: &Fields) -> Daemon {
         crash_capture_lines: fields
             .count("crash_capture_lines")
             .unwrap_or(default.crash_capture_lines),
+        ..default
     }
 }
 

@@ -369,6 +369,14 @@ impl Sessions for Subprocess {
         })
     }
 
+    fn process_alive(&self, _: SessionName, _: Vec<String>) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async { Err(SessionError::Unsupported("process_alive")) })
+    }
+
+    fn clear_scrollback(&self, _: SessionName) -> PortFuture<'_, (), SessionError> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
         Box::pin(async move {
             let run = self.0.seen(&name).await?;

@@ -11,7 +11,8 @@ use super::{CityMsg, CityState, Stage, events};
 use crate::mailbox::{Addr, Gauge};
 use crate::model::{
     AgentEnd, AgentName, AgentSpec, CityStatus, EndClass, EndKind, FailureClass, Fingerprint,
-    Launch, RestartLimit, RestartType, RunToken, SessionName, StartCause, StartFailure, StopReason,
+    Launch, OnDrift, RestartLimit, RestartType, RunToken, SessionName, StartCause, StartFailure,
+    StopReason, Strategy,
 };
 use crate::policy::{Admission, Phase, Run, Slot, Verdict, admit, supervise};
 use crate::ports::{Facts, Fence, Note, SessionEvent, SessionEventKind, StartSpec};
@@ -219,7 +220,9 @@ impl CityState {
     }
 
     pub(super) fn on_session(&mut self, event: SessionEvent) {
-        let SessionEventKind::Exited(status) = event.kind;
+        let SessionEventKind::Exited(status) = event.kind else {
+            return;
+        };
         let entry = self.slots.by_session(&event.session);
         if let Some(entry) = entry.filter(|entry| entry.is_run(&event.token)) {
             entry.tell(WorkerMsg::Exited(event.token, status));
@@ -440,6 +443,7 @@ fn start_spec(slot: &Slot) -> StartSpec {
     StartSpec {
         session: slot.spec.session.clone(),
         agent: slot.spec.name.clone(),
+        template: slot.spec.template.clone(),
         generation: slot.generation,
         launch: slot.spec.launch.clone(),
         notes,
@@ -459,11 +463,21 @@ fn fingerprint_of(facts: &Facts) -> Option<Fingerprint> {
 fn stranger(agent: &AgentName, session: &SessionName) -> AgentSpec {
     AgentSpec {
         name: agent.clone(),
+        template: agent.clone(),
         session: session.clone(),
         launch: Arc::new(Launch::default()),
         fingerprint: Fingerprint::default(),
         restart: RestartType::Temporary,
         limit: RestartLimit::default(),
         suspended: false,
+        pool: None,
+        pool_slot: None,
+        depends_on: Vec::new(),
+        strategy: Strategy::default(),
+        on_drift: OnDrift::default(),
+        idle_timeout: None,
+        process_names: Vec::new(),
+        live: Vec::new(),
+        held: None,
     }
 }

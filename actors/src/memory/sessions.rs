@@ -27,6 +27,8 @@ pub struct Behaviour {
     pub ignores_interrupt: bool,
     /// What it says.
     pub output: String,
+    /// Programs in its session; for agents that name programs.
+    pub processes: Vec<String>,
 }
 
 /// One call of the provider, for tests that look at what was done.
@@ -77,6 +79,8 @@ struct Held {
     exit: Option<ExitStatus>,
     notes: BTreeMap<Note, String>,
     behaviour: Behaviour,
+    last_activity: DateTime<Utc>,
+    attached: bool,
 }
 
 impl MemorySessions {
@@ -117,6 +121,76 @@ impl MemorySessions {
             .filter(|held| held.agent.as_str() == agent)
         {
             held.exit = Some(status);
+        }
+    }
+
+    /// The agent does something visible.
+    pub fn touch(&self, agent: &str) {
+        let now = self.clock.wall();
+        self.each(agent, |held| held.last_activity = now);
+    }
+
+    /// Somebody attaches a terminal to the agent, or leaves.
+    pub fn attach(&self, agent: &str, attached: bool) {
+        self.each(agent, |held| held.attached = attached);
+    }
+
+    /// The agent, or a gc process in its session, writes metadata.
+    pub fn note(&self, agent: &str, note: Note, value: Option<&str>) {
+        self.each(agent, |held| {
+            match value {
+                Some(value) => held.notes.insert(note, value.to_owned()),
+                None => held.notes.remove(&note),
+            };
+        });
+    }
+
+    /// Metadata of the agent's session.
+    #[must_use]
+    pub fn noted(&self, agent: &str, note: Note) -> Option<String> {
+        let world = self.world();
+        let held = world
+            .sessions
+            .values()
+            .find(|held| held.agent.as_str() == agent)?;
+        held.notes.get(&note).cloned()
+    }
+
+    /// Programs in the agent's session from now on.
+    pub fn set_processes(&self, agent: &str, names: &[&str]) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        self.each(agent, |held| held.behaviour.processes.clone_from(&names));
+    }
+
+    /// The backend dies and takes all sessions along.
+    pub fn lose_backend(&self) {
+        let mut world = self.world();
+        let lost: Vec<_> = world
+            .sessions
+            .drain()
+            .filter(|(_, held)| held.exit.is_none())
+            .collect();
+        for (session, held) in lost {
+            let kind = SessionEventKind::BackendLost;
+            let event = SessionEvent {
+                session,
+                token: held.token,
+                kind,
+            };
+            world
+                .subscribers
+                .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+        }
+    }
+
+    fn each(&self, agent: &str, change: impl Fn(&mut Held)) {
+        let mut world = self.world();
+        for held in world
+            .sessions
+            .values_mut()
+            .filter(|held| held.agent.as_str() == agent)
+        {
+            change(held);
         }
     }
 
@@ -297,6 +371,8 @@ impl Sessions for MemorySessions {
                 exit: None,
                 notes: spec.notes.clone(),
                 behaviour,
+                last_activity: self.clock.wall(),
+                attached: false,
             };
             world.sessions.insert(spec.session.clone(), held);
             Ok(Started { pid: Some(pid) })
@@ -362,7 +438,8 @@ impl Sessions for MemorySessions {
                 live: held.exit.is_none(),
                 pid: Some(held.pid),
                 started_at: held.started_at,
-                last_activity: None,
+                last_activity: Some(held.last_activity),
+                attached: held.attached,
                 notes: held.notes.clone(),
             };
             let mut owned: Vec<_> = world.sessions.iter().map(facts).collect();
@@ -389,6 +466,23 @@ impl Sessions for MemorySessions {
                 Some((_, Some(status))) => Liveness::Dead(status),
             })
         })
+    }
+
+    fn process_alive(
+        &self,
+        name: SessionName,
+        names: Vec<String>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async move {
+            let world = self.world();
+            let held = world.sessions.get(&name).filter(|held| held.exit.is_none());
+            Ok(held.is_some_and(|held| held.behaviour.processes.iter().any(|p| names.contains(p))))
+        })
+    }
+
+    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
+        self.log("clear_scrollback", name.as_str());
+        Box::pin(async { Ok(()) })
     }
 
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {

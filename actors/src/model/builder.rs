@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::fingerprint::Fingerprint;
 use super::name::{AgentName, CityName, SessionName};
 use super::spec::{
-    AgentSpec, CitySpec, Command, Daemon, Launch, RestartLimit, RestartType, SpecError, Stdin,
+    AgentSpec, CitySpec, Command, Daemon, Launch, OnDrift, PoolSpec, RestartLimit, RestartType,
+    SpecError, Stdin, Strategy,
 };
 
 /// Builds a [`CitySpec`]; see [`CitySpec::builder`].
@@ -20,6 +21,8 @@ pub struct CitySpecBuilder {
     daemon: Daemon,
     startup_timeout: Duration,
     suspended: bool,
+    max_agents: Option<usize>,
+    provider: String,
     agents: Vec<AgentSpecBuilder>,
 }
 
@@ -32,6 +35,14 @@ pub struct AgentSpecBuilder {
     restart: RestartType,
     limit: RestartLimit,
     suspended: bool,
+    pool: Option<PoolSpec>,
+    depends_on: Vec<String>,
+    strategy: Strategy,
+    on_drift: OnDrift,
+    idle_timeout: Option<Duration>,
+    process_names: Vec<String>,
+    live: Vec<String>,
+    held: Option<String>,
 }
 
 impl CitySpecBuilder {
@@ -42,6 +53,8 @@ impl CitySpecBuilder {
             daemon: Daemon::default(),
             startup_timeout: Duration::from_secs(60),
             suspended: false,
+            max_agents: None,
+            provider: "auto".into(),
             agents: Vec::new(),
         }
     }
@@ -76,10 +89,23 @@ impl CitySpecBuilder {
         self
     }
 
-    /// Checks names and puts the spec together.
+    /// Most live sessions at once.
+    pub fn max_agents(mut self, max: usize) -> Self {
+        self.max_agents = Some(max);
+        self
+    }
+
+    /// Word for the session provider.
+    pub fn provider(mut self, word: impl Into<String>) -> Self {
+        self.provider = word.into();
+        self
+    }
+
+    /// Checks names and dependencies and puts the spec together.
     ///
     /// # Errors
-    /// [`SpecError`] if a name breaks its grammar or an agent is defined twice.
+    /// [`SpecError`] if a name breaks its grammar, an agent is defined twice, or a dependency is
+    /// missing or goes in a circle.
     pub fn build(self) -> Result<CitySpec, SpecError> {
         let agents = self
             .agents
@@ -97,8 +123,11 @@ impl CitySpecBuilder {
             daemon: self.daemon,
             startup_timeout: self.startup_timeout,
             suspended: self.suspended,
+            max_agents: self.max_agents,
+            provider: self.provider,
             agents,
         };
+        crate::policy::check_dependencies(&spec.agents)?;
         // Not a hash of files: any change of the spec must only give another revision.
         spec.revision = super::fingerprint::sha256_hex(format!("{spec:?}").as_bytes());
         Ok(spec)
@@ -134,6 +163,14 @@ impl AgentSpecBuilder {
             restart: RestartType::default(),
             limit: RestartLimit::default(),
             suspended: false,
+            pool: None,
+            depends_on: Vec::new(),
+            strategy: Strategy::default(),
+            on_drift: OnDrift::default(),
+            idle_timeout: None,
+            process_names: Vec::new(),
+            live: Vec::new(),
+            held: None,
         }
     }
 
@@ -176,13 +213,76 @@ impl AgentSpecBuilder {
         self
     }
 
+    /// Makes it a pool.
+    pub fn pool(mut self, pool: PoolSpec) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    /// Another agent that must be up before this one starts.
+    pub fn depends_on(mut self, agent: impl Into<String>) -> Self {
+        self.depends_on.push(agent.into());
+        self
+    }
+
+    /// Who is restarted along with it.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// What a changed config does to it.
+    pub fn on_drift(mut self, on_drift: OnDrift) -> Self {
+        self.on_drift = on_drift;
+        self
+    }
+
+    /// Stopped and started afresh after this long without activity.
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = Some(limit);
+        self
+    }
+
+    /// Programs of which one must run for the agent to count as alive.
+    pub fn process_names<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.process_names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Shell lines run after each start, and again alone when only they change.
+    pub fn live<N: Into<String>>(mut self, lines: impl IntoIterator<Item = N>) -> Self {
+        self.live = lines.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Keeps it as it is, running or not, for a reason outside gc.
+    pub fn held(mut self, why: impl Into<String>) -> Self {
+        self.held = Some(why.into());
+        self
+    }
+
     /// Checks the name and puts the spec together.
     ///
     /// # Errors
     /// [`SpecError`] if the name breaks its grammar.
     pub fn build(self) -> Result<AgentSpec, SpecError> {
         let name = AgentName::new(&self.name)?;
+        let depends_on = self
+            .depends_on
+            .iter()
+            .map(AgentName::new)
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(AgentSpec {
+            template: name.clone(),
+            pool: self.pool.map(Arc::new),
+            pool_slot: None,
+            depends_on,
+            strategy: self.strategy,
+            on_drift: self.on_drift,
+            idle_timeout: self.idle_timeout,
+            process_names: self.process_names,
+            live: self.live,
+            held: self.held,
             session: SessionName::of(&name),
             fingerprint: Fingerprint::of(&self.launch.fingerprint_parts()),
             name,

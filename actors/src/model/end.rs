@@ -32,69 +32,95 @@ impl fmt::Display for ExitStatus {
     }
 }
 
-/// Why a run was started (`cause` of `agent.started`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum StartCause {
-    /// First start of the slot.
-    Initial,
-    /// The run before crashed or failed to start.
-    Crash,
-    /// The run before exited with 0.
-    Exit,
-    /// Its config changed.
-    Drift,
-    /// A user asked.
-    User,
-    /// The quarantine ran out.
-    Expiry,
-    /// The backend of the run before died.
-    ProviderLost,
-}
-
-/// Why gc ended a run (`reason` of `agent.stopped`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum StopReason {
-    /// Its config changed; a successor follows.
-    Drift,
-    /// Nobody wants it any more.
-    Orphan,
-    /// It, or its city, was suspended.
-    Suspended,
-    /// A user asked.
-    User,
-    /// The city stops.
-    Shutdown,
-}
-
-impl StopReason {
-    /// The word used in events and metadata.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Drift => "drift",
-            Self::Orphan => "orphan",
-            Self::Suspended => "suspended",
-            Self::User => "user",
-            Self::Shutdown => "shutdown",
+/// Defines an enum whose variants are words in events and metadata.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$vdoc])* $variant,)+
         }
-    }
 
-    /// Reads the word back, e.g. from a stop intent left in a session's metadata.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [
-            Self::Drift,
-            Self::Orphan,
-            Self::Suspended,
-            Self::User,
-            Self::Shutdown,
-        ]
-        .into_iter()
-        .find(|reason| reason.as_str() == word)
+        impl $name {
+            /// The word used in events and metadata.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// Reads the word back.
+            #[must_use]
+            pub fn parse(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// Why a run was started (`cause` of `agent.started`).
+    StartCause {
+        /// First start of the slot.
+        Initial = "initial",
+        /// The pool grew.
+        ScaleUp = "scale_up",
+        /// The run before crashed or failed to start.
+        Crash = "crash",
+        /// The run before exited with 0.
+        Exit = "exit",
+        /// The agent asked for a fresh session.
+        Requested = "requested",
+        /// The run before was idle for too long.
+        Idle = "idle",
+        /// Its config changed.
+        Drift = "drift",
+        /// Another agent's end took it along.
+        Cascade = "cascade",
+        /// A user asked.
+        User = "user",
+        /// The quarantine ran out.
+        Expiry = "expiry",
+        /// The backend of the run before died.
+        ProviderLost = "provider_lost",
+        /// The session provider was swapped.
+        Swap = "swap",
+    }
+}
+
+words! {
+    /// Why gc ended a run (`reason` of `agent.stopped`).
+    StopReason {
+        /// The agent asked for a fresh session; a successor follows.
+        Requested = "requested",
+        /// It was idle for too long; a successor follows.
+        Idle = "idle",
+        /// Its config changed; a successor follows.
+        Drift = "drift",
+        /// It finished what it was doing, as asked.
+        Drained = "drained",
+        /// It did not finish in time.
+        DrainTimeout = "drain_timeout",
+        /// Nobody wants it any more.
+        Orphan = "orphan",
+        /// A limit on the number of agents pushed it out.
+        Limited = "limited",
+        /// Another agent's end took it along.
+        Cascade = "cascade",
+        /// It, or its city, was suspended.
+        Suspended = "suspended",
+        /// A user asked; a successor follows if its restart type wants one.
+        User = "user",
+        /// The session provider is being swapped.
+        Swap = "swap",
+        /// The city stops.
+        Shutdown = "shutdown",
     }
 }
 

@@ -129,6 +129,14 @@ name!(
     |text| (1..=64).contains(&text.len()) && all_of(text, b"-")
 );
 
+impl AgentName {
+    /// The name with a number behind it, as instances of a pool have it.
+    #[must_use]
+    pub fn numbered(&self, number: u32) -> Self {
+        Self(format!("{}-{number}", self.0).into())
+    }
+}
+
 impl SessionName {
     /// The session of an instance under the default `session_template`, `{{.Agent}}`.
     #[must_use]

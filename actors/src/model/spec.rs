@@ -28,7 +28,11 @@ pub struct CitySpec {
     pub startup_timeout: Duration,
     /// `[workspace] suspended`: no agent runs.
     pub suspended: bool,
-    /// The agents, in config order.
+    /// Most live sessions at once (`[workspace] max_agents`); `None` is no limit.
+    pub max_agents: Option<usize>,
+    /// Word for the session provider (`[session] provider`). A change swaps it.
+    pub provider: String,
+    /// The agents, in config order: fixed ones and templates of pools.
     pub agents: Vec<Arc<AgentSpec>>,
 }
 
@@ -49,6 +53,14 @@ pub struct Daemon {
     pub stop_parallelism: usize,
     /// Lines of last output kept with a crash; zero keeps none.
     pub crash_capture_lines: u32,
+    /// How long a pool check, `on_boot` or `on_death` may take.
+    pub check_timeout: Duration,
+    /// How long a drain because of drift may take.
+    pub drift_drain_timeout: Duration,
+    /// Quiet time after which `on_drift = "idle"` restarts.
+    pub drift_idle_after: Duration,
+    /// Charged ends and quarantines outlive the city's supervisor.
+    pub persist_crash_history: bool,
 }
 
 impl Default for Daemon {
@@ -61,6 +73,10 @@ impl Default for Daemon {
             start_parallelism: 8,
             stop_parallelism: 8,
             crash_capture_lines: 50,
+            check_timeout: Duration::from_secs(30),
+            drift_drain_timeout: Duration::from_secs(120),
+            drift_idle_after: Duration::from_secs(120),
+            persist_crash_history: false,
         }
     }
 }
@@ -96,11 +112,99 @@ impl Default for RestartLimit {
     }
 }
 
-/// One instance to run: the child specification of a slot.
+/// Who is restarted along with an agent that died.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Nobody.
+    #[default]
+    OneForOne,
+    /// Its transitive dependents.
+    RestForOne,
+    /// Everybody connected with it by dependencies.
+    OneForAll,
+}
+
+/// What a changed config does to a running agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDrift {
+    /// Stop and start.
+    #[default]
+    Restart,
+    /// Drain first.
+    Drain,
+    /// Stop and start once it is quiet.
+    Idle,
+    /// Only say so.
+    Report,
+}
+
+/// A template with 0 to `max` instances, sized by a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// Least instances.
+    pub min: u32,
+    /// Most instances; `None` is no limit, 0 disables the pool.
+    pub max: Option<u32>,
+    /// Shell line that prints how many are wanted; without one it is `min`.
+    pub check: Option<String>,
+    /// Where `check`, `on_boot` and `on_death` run.
+    pub dir: PathBuf,
+    /// How long the check may take.
+    pub check_timeout: Duration,
+    /// How long an instance that is not wanted any more may drain; `None` never forces.
+    pub drain_timeout: Option<Duration>,
+    /// Shell line run once per city start, unless a live instance was adopted.
+    pub on_boot: Option<String>,
+    /// Shell line run after every end of an instance.
+    pub on_death: Option<String>,
+    /// Names of the first instances; later ones are numbered.
+    pub names: Vec<AgentName>,
+}
+
+impl Default for PoolSpec {
+    fn default() -> Self {
+        Self {
+            min: 0,
+            max: Some(1),
+            check: None,
+            dir: PathBuf::new(),
+            check_timeout: Duration::from_secs(30),
+            drain_timeout: Some(Duration::from_secs(300)),
+            on_boot: None,
+            on_death: None,
+            names: Vec::new(),
+        }
+    }
+}
+
+/// One agent: the child specification of a slot, or, with a pool, the template of several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentSpec {
-    /// Qualified instance name.
+    /// Qualified name, of the instance or of the template.
     pub name: AgentName,
+    /// The `[[agent]]` it comes from; equal to `name` for a fixed agent.
+    pub template: AgentName,
+    /// Set on the template of a pool, and on each of its instances.
+    pub pool: Option<Arc<PoolSpec>>,
+    /// Position in its pool, from 1; set on instances of a pool only.
+    pub pool_slot: Option<u32>,
+    /// Templates that must be up before it starts.
+    pub depends_on: Vec<AgentName>,
+    /// Who is restarted along with it.
+    pub strategy: Strategy,
+    /// What a changed config does to it.
+    pub on_drift: OnDrift,
+    /// Stopped and started afresh after this long without activity.
+    pub idle_timeout: Option<Duration>,
+    /// It counts as alive only while one of these programs runs in its session; empty: always.
+    pub process_names: Vec<String>,
+    /// Shell lines run after each start, and again alone when only they change.
+    pub live: Vec<String>,
+    /// Cannot run for a reason outside gc, e.g. a missing rig directory: neither started nor
+    /// stopped.
+    pub held: Option<String>,
     /// The provider's name for its session.
     pub session: SessionName,
     /// What is run, and how.
@@ -164,6 +268,12 @@ pub enum SpecError {
     /// Two agents of one name.
     #[error("agent {0} is defined twice")]
     DuplicateAgent(AgentName),
+    /// A dependency on an agent that does not exist.
+    #[error("agent {0} depends on {1}, which does not exist")]
+    UnknownDependency(AgentName, AgentName),
+    /// Agents that wait for each other.
+    #[error("dependency cycle: {0}")]
+    DependencyCycle(String),
 }
 
 impl CitySpec {
@@ -172,10 +282,58 @@ impl CitySpec {
         CitySpecBuilder::new(name.into())
     }
 
-    /// The spec of one agent.
+    /// The spec of one agent or template.
     #[must_use]
     pub fn agent(&self, name: &AgentName) -> Option<&Arc<AgentSpec>> {
         self.agents.iter().find(|agent| agent.name == *name)
+    }
+}
+
+impl AgentSpec {
+    /// The instance at position `slot` of a pool: named by the pool, else by number. A pool of at
+    /// most one has the template's own name.
+    #[must_use]
+    pub fn instance(&self, slot: u32) -> Self {
+        let Some(pool) = &self.pool else {
+            return self.clone();
+        };
+        let listed = pool.names.get(slot.saturating_sub(1) as usize);
+        let name = match listed {
+            Some(name) => name.clone(),
+            None if pool.max == Some(1) => self.name.clone(),
+            None => self.name.numbered(slot),
+        };
+        Self {
+            session: SessionName::of(&name),
+            name,
+            pool_slot: Some(slot),
+            ..self.clone()
+        }
+    }
+
+    /// A template: its instances are agents, it is none itself.
+    #[must_use]
+    pub fn is_template(&self) -> bool {
+        self.pool.is_some() && self.pool_slot.is_none()
+    }
+
+    /// Hash of the lines of `live`; empty if there are none.
+    #[must_use]
+    pub fn live_hash(&self) -> String {
+        if self.live.is_empty() {
+            return String::new();
+        }
+        let keys: Vec<String> = (0..self.live.len())
+            .map(|i| format!("session_live.{i:04}"))
+            .collect();
+        let entries = keys
+            .iter()
+            .map(String::as_str)
+            .zip(self.live.iter().map(String::as_str));
+        format!(
+            "v1:{}",
+            super::fingerprint::canonical_hash("gc-live-v1", entries)
+        )
     }
 }
 
@@ -210,6 +368,42 @@ fn shell_quote(word: &str) -> std::borrow::Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hash_of_live_lines_matches_the_published_vector() {
+        let mut agent = AgentSpec::command("a", ["x"]).build().unwrap();
+        assert_eq!(agent.live_hash(), "");
+        agent.live = vec!["true".into()];
+        assert_eq!(
+            agent.live_hash(),
+            "v1:787d91a77917a22b668498831fd7a7ec2277a30d803f963ba503cf1d3f0f184b"
+        );
+    }
+
+    #[test]
+    fn instances_of_a_pool_are_named_by_list_number_or_template() {
+        let named = |max, names: &[&str]| -> Vec<String> {
+            let names = names
+                .iter()
+                .map(|name| AgentName::new(name).unwrap())
+                .collect();
+            let pool = PoolSpec {
+                max,
+                names,
+                ..PoolSpec::default()
+            };
+            let template = AgentSpec::command("rig/w", ["x"])
+                .pool(pool)
+                .build()
+                .unwrap();
+            (1..=3)
+                .map(|slot| template.instance(slot).name.to_string())
+                .collect()
+        };
+        assert_eq!(named(Some(3), &[]), ["rig/w-1", "rig/w-2", "rig/w-3"]);
+        assert_eq!(named(None, &["rig/ann"]), ["rig/ann", "rig/w-2", "rig/w-3"]);
+        assert_eq!(named(Some(1), &[])[0], "rig/w");
+    }
 
     #[test]
     fn words_are_shown_as_a_shell_would_read_them() {

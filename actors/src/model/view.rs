@@ -18,6 +18,8 @@ pub enum AgentState {
     Starting,
     /// A run is up.
     Running,
+    /// A run was asked to finish.
+    Draining,
     /// A planned stop is under way.
     Stopping,
     /// Not running; the next plan decides.
@@ -28,8 +30,16 @@ pub enum AgentState {
     Quarantined,
     /// Held back by the user.
     Suspended,
+    /// Waits for a dependency.
+    Blocked,
     /// Ended, and its restart type asks for no successor.
     Done,
+    /// Left out by a limit on the number of agents.
+    Limited,
+    /// Cannot run for a reason outside gc.
+    Held,
+    /// Not yet known whether it is wanted.
+    Frozen,
 }
 
 impl AgentState {
@@ -39,14 +49,34 @@ impl AgentState {
         match self {
             Self::Starting => "starting",
             Self::Running => "running",
+            Self::Draining => "draining",
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
             Self::Backoff => "backoff",
             Self::Quarantined => "quarantined",
             Self::Suspended => "suspended",
+            Self::Blocked => "blocked",
             Self::Done => "done",
+            Self::Limited => "limited",
+            Self::Held => "held",
+            Self::Frozen => "frozen",
         }
     }
+}
+
+/// The pool an instance belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolView {
+    /// The template.
+    pub template: AgentName,
+    /// Least instances.
+    pub min: u32,
+    /// Most instances; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    /// Instances wanted by the last good check; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
 }
 
 /// One slot, with or without a live run.
@@ -65,6 +95,25 @@ pub struct InstanceView {
     pub running: bool,
     /// Held back by the user.
     pub suspended: bool,
+    /// Its pool, if it is an instance of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolView>,
+    /// Templates it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<AgentName>,
+    /// Last activity, if it is known.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "millis::option"
+    )]
+    pub last_activity: Option<DateTime<Utc>>,
+    /// Fingerprint of the config in force, and of the run if it differs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub config_hash: String,
+    /// Fingerprint the run was started with, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drifted_from: Option<String>,
     /// Name of its session.
     pub session: SessionName,
     /// The current run.
@@ -188,6 +237,8 @@ pub enum CityStatus {
     Stopped,
     /// The start failed; retried.
     InitFailed,
+    /// Its loop stopped ticking and was killed; retried.
+    Stalled,
     /// The city actor died; retried.
     Crashed,
 }
@@ -205,6 +256,7 @@ impl CityStatus {
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
             Self::InitFailed => "init_failed",
+            Self::Stalled => "stalled",
             Self::Crashed => "crashed",
         }
     }

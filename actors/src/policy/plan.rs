@@ -166,6 +166,7 @@ mod tests {
             pid: None,
             started_at: DateTime::UNIX_EPOCH,
             last_activity: None,
+            attached: false,
             notes: BTreeMap::new(),
         }
     }

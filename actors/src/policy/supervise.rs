@@ -80,7 +80,7 @@ fn planned(how: &EndKind) -> Verdict {
             after: Duration::ZERO,
             cause: StartCause::User,
         },
-        StopReason::Orphan | StopReason::Suspended | StopReason::Shutdown => Verdict::Leave,
+        _ => Verdict::Leave,
     }
 }
 

@@ -41,6 +41,17 @@ pub trait Sessions: Send + Sync + 'static {
         token: RunToken,
     ) -> PortFuture<'_, Liveness, SessionError>;
 
+    /// Whether a program of one of these names runs in the session. Asked only for agents that
+    /// name programs, since it may cost a look at many processes.
+    fn process_alive(
+        &self,
+        name: SessionName,
+        names: Vec<String>,
+    ) -> PortFuture<'_, bool, SessionError>;
+
+    /// Forgets the output so far, as a fresh run after a planned restart should not show it.
+    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError>;
+
     /// The last `lines` lines of output; works on a dead session too.
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError>;
 
@@ -80,6 +91,8 @@ pub struct StartSpec {
     pub session: SessionName,
     /// Qualified instance name (`GC_AGENT`).
     pub agent: AgentName,
+    /// The `[[agent]]` it comes from (`GC_TEMPLATE`).
+    pub template: AgentName,
     /// Count of runs of this instance, from 1.
     pub generation: u64,
     /// What to run.
@@ -89,7 +102,8 @@ pub struct StartSpec {
 }
 
 /// Keys of session metadata the tree uses. Ownership (`GC_CITY`, `GC_AGENT`, `GC_SESSION_ID`) is
-/// the adapter's own business.
+/// the adapter's own business. Agents and other gc processes write some of them, so a listing
+/// must read them afresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Note {
@@ -99,34 +113,53 @@ pub enum Note {
     ConfigHash,
     /// Its parts, as JSON.
     ConfigHashFields,
+    /// Hash of the `session_live` lines that were run last.
+    LiveHash,
     /// A planned stop is under way, and why.
     StopIntent,
+    /// A drain is under way, since this Unix time in seconds.
+    Drain,
+    /// Why it drains: `pool-excess`, `config-drift` or `user`.
+    DrainReason,
+    /// After how many seconds a drain by a user is forced; absent: never, or as the pool says.
+    DrainTimeout,
+    /// The agent has finished.
+    DrainAck,
+    /// The agent asks for a fresh session.
+    RestartRequested,
 }
 
 impl Note {
-    /// All keys.
-    pub const ALL: [Self; 4] = [
-        Self::Generation,
-        Self::ConfigHash,
-        Self::ConfigHashFields,
-        Self::StopIntent,
+    /// All keys with their stored names.
+    const NAMES: [(Self, &'static str); 10] = [
+        (Self::Generation, "generation"),
+        (Self::ConfigHash, "config_hash"),
+        (Self::ConfigHashFields, "config_hash_fields"),
+        (Self::LiveHash, "live_hash"),
+        (Self::StopIntent, "GC_STOP_INTENT"),
+        (Self::Drain, "GC_DRAIN"),
+        (Self::DrainReason, "GC_DRAIN_REASON"),
+        (Self::DrainTimeout, "GC_DRAIN_TIMEOUT"),
+        (Self::DrainAck, "GC_DRAIN_ACK"),
+        (Self::RestartRequested, "GC_RESTART_REQUESTED"),
     ];
 
     /// The key as stored.
     #[must_use]
     pub fn key(self) -> &'static str {
-        match self {
-            Self::Generation => "generation",
-            Self::ConfigHash => "config_hash",
-            Self::ConfigHashFields => "config_hash_fields",
-            Self::StopIntent => "GC_STOP_INTENT",
-        }
+        Self::NAMES
+            .iter()
+            .find(|(note, _)| *note == self)
+            .map_or("", |(_, name)| name)
     }
 
     /// The key behind a stored name.
     #[must_use]
     pub fn from_key(key: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|note| note.key() == key)
+        Self::NAMES
+            .iter()
+            .find(|(_, name)| *name == key)
+            .map(|(note, _)| *note)
     }
 }
 
@@ -197,6 +230,8 @@ pub struct Facts {
     pub started_at: DateTime<Utc>,
     /// Last output, never before the start; `None` if unknown.
     pub last_activity: Option<DateTime<Utc>>,
+    /// Somebody has a terminal on it.
+    pub attached: bool,
     /// Metadata.
     pub notes: BTreeMap<Note, String>,
 }
@@ -218,6 +253,8 @@ pub struct SessionEvent {
 pub enum SessionEventKind {
     /// The leader ended.
     Exited(ExitStatus),
+    /// The backend died and took the session along.
+    BackendLost,
 }
 
 /// A call that did not do what was asked.

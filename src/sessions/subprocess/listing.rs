@@ -66,6 +66,7 @@ impl Inner {
             pid: Some(run.pid.as_raw_nonzero().get().cast_unsigned()),
             started_at: run.started_at,
             last_activity: Some(written.max(run.started_at)),
+            attached: false,
             notes,
         }
     }

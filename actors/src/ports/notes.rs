@@ -1,0 +1,18 @@
+use super::PortFuture;
+
+/// Small state beside the city that outlives its supervisor.
+pub trait Notes: Send + Sync + 'static {
+    /// The crash history as saved last; `None` if there is none.
+    fn load_crash_history(&self) -> PortFuture<'_, Option<String>, NotesError>;
+
+    /// Replaces the crash history.
+    fn save_crash_history(&self, text: String) -> PortFuture<'_, (), NotesError>;
+
+    /// Keeps the last output of a crashed run; returns where it can be found.
+    fn save_capture(&self, session: String, text: String) -> PortFuture<'_, String, NotesError>;
+}
+
+/// State that could not be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotesError(pub String);
