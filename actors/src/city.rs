@@ -3,15 +3,23 @@
 //!
 //! Handlers never wait for the world: listings, loads and sweeps run in tasks that report back.
 
+mod adopt;
+mod cascade;
+mod command;
 mod config;
+mod desire;
+mod drain;
+mod ends;
 mod events;
 mod launch;
 mod patrol;
 mod shutdown;
 mod slots;
+mod swap;
 mod view;
+mod waves;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,21 +29,27 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use self::cascade::StopPlan;
+pub use self::command::{AgentCommand, CommandError};
 use self::config::ConfigStatus;
+use self::desire::Pool;
 use self::shutdown::Shutdown;
 use self::slots::Slots;
+use self::swap::Swap;
+use self::waves::StartPlan;
 use crate::machine::MachineMsg;
 use crate::mailbox::{Addr, Gauge, Timer};
 use crate::model::{
-    AgentEnd, AgentName, CitySpec, CityStatus, CityView, EventDraft, RunToken, StopSummary,
+    AgentEnd, AgentName, AgentState, CitySpec, CityStatus, CityView, EventDraft, RunToken,
+    SessionName, StopSummary,
 };
-use crate::policy::{TickGate, Trigger};
-use crate::ports::{CityPorts, Listing, LoadError, SessionError, SessionEvent};
+use crate::policy::{Graph, Ledger, TickGate, Trigger};
+use crate::ports::{CityPorts, Listing, LoadError, SessionError, SessionEvent, Sessions};
 use crate::tracker::{Tracker, TrackerArgs, TrackerMsg};
 use crate::tree::Node;
 use crate::worker::{Report, WorkerShared, WorkerState};
 
-pub use config::ReloadOutcome;
+pub use self::config::ReloadOutcome;
 
 /// Interrupts in flight at once during a shutdown.
 const INTERRUPTS: usize = 16;
@@ -61,10 +75,7 @@ pub enum StopMode {
 #[derive(Debug)]
 pub(crate) enum CityMsg {
     /// The sessions, for adoption and for each tick.
-    Listed {
-        as_of: Instant,
-        result: Result<Listing, SessionError>,
-    },
+    Listed(Gathered),
     /// Reconcile.
     Tick(Trigger),
     /// Load the config, and say what came of it.
@@ -84,6 +95,22 @@ pub(crate) enum CityMsg {
     },
     /// A Worker could not even be spawned.
     Unspawned { agent: AgentName, end: AgentEnd },
+    /// The crash history, as far as there is one.
+    History(Option<String>),
+    /// A pool check ended.
+    Checked(AgentName, Result<u32, (String, bool)>),
+    /// A user, or the agent itself, wants something of an agent.
+    Command(
+        AgentName,
+        AgentCommand,
+        RpcReplyPort<Result<AgentState, CommandError>>,
+    ),
+    /// The provider of a new config can be used, or not.
+    Provided(
+        Arc<CitySpec>,
+        Result<Provided, String>,
+        Option<RpcReplyPort<ReloadOutcome>>,
+    ),
     /// A slot's delay is over.
     Due(AgentName),
     /// End the city.
@@ -106,7 +133,11 @@ pub(crate) enum CityMsg {
 impl CityMsg {
     fn kind(&self) -> &'static str {
         match self {
-            Self::Listed { .. } => "Listed",
+            Self::Listed(_) => "Listed",
+            Self::History(_) => "History",
+            Self::Checked(..) => "Checked",
+            Self::Command(..) => "Command",
+            Self::Provided(..) => "Provided",
             Self::Tick(_) => "Tick",
             Self::Reload(_) => "Reload",
             Self::Loaded(..) => "Loaded",
@@ -121,6 +152,25 @@ impl CityMsg {
             Self::Tree(_) => "Tree",
             Self::Crash(..) => "Crash",
         }
+    }
+}
+
+/// What one look at the sessions found.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    as_of: Instant,
+    /// Looks under an older provider are no news.
+    epoch: u64,
+    result: Result<Listing, SessionError>,
+    zombies: HashSet<SessionName>,
+}
+
+/// A session provider that was built and can be used.
+pub(crate) struct Provided(Arc<dyn Sessions>);
+
+impl std::fmt::Debug for Provided {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Provided({})", self.0.provider())
     }
 }
 
@@ -148,9 +198,11 @@ pub(crate) struct InitFailed(pub(crate) String);
 enum Stage {
     /// Before the first plan: nothing is started until it is known what runs.
     Adopting,
-    /// The first plan is under way; agents without a result yet.
-    Starting(HashSet<AgentName>),
+    /// The first plan is under way.
+    Starting,
     Running,
+    /// All agents are being stopped under one provider, to be started under another.
+    Swapping(Swap),
     Stopping(Shutdown),
 }
 
@@ -165,7 +217,18 @@ pub(crate) struct CityState {
     /// Slots waiting for a start permit.
     queue: VecDeque<AgentName>,
     starting: usize,
+    /// The wave plan under way; one at a time.
+    start_plan: Option<StartPlan>,
+    /// Agents stopped along with another one, wave by wave.
+    stop_plan: Option<StopPlan>,
+    graph: Graph,
+    pools: HashMap<AgentName, Pool>,
+    /// Crash history still to be loaded, and the first listing if it came before.
+    history_pending: bool,
+    first_listing: Option<Gathered>,
+    ledgers: BTreeMap<AgentName, Ledger>,
     gate: TickGate,
+    epoch: u64,
     tick_timer: Option<Timer>,
     config: ConfigStatus,
     tracker: Option<Addr<TrackerMsg>>,
@@ -212,7 +275,15 @@ impl Actor for CitySupervisor {
             slots: Slots::default(),
             queue: VecDeque::new(),
             starting: 0,
+            start_plan: None,
+            stop_plan: None,
+            graph: Graph::new(args.spec.agents.iter().map(|agent| &**agent)),
+            pools: HashMap::new(),
+            history_pending: args.spec.daemon.persist_crash_history,
+            first_listing: None,
+            ledgers: BTreeMap::new(),
             gate: TickGate::new(now),
+            epoch: 0,
             tick_timer: None,
             config: ConfigStatus::loaded(wall),
             tracker: None,
@@ -244,10 +315,17 @@ impl Actor for CitySupervisor {
     ) -> Result<(), ActorProcessingErr> {
         let _busy = st.args.gauge.enter(msg.kind());
         match msg {
-            CityMsg::Listed { as_of, result } => st.on_listed(as_of, result).await?,
+            CityMsg::Listed(gathered) => st.on_listed(gathered).await?,
+            CityMsg::History(text) => st.on_history(text).await,
+            CityMsg::Checked(template, result) => st.on_checked(&template, result).await,
+            CityMsg::Command(agent, command, reply) => {
+                let done = st.on_command(&agent, command).await;
+                let _ = reply.send(done); // the caller may have timed out
+            }
+            CityMsg::Provided(spec, provided, reply) => st.on_provided(spec, provided, reply).await,
             CityMsg::Tick(trigger) => st.on_tick(trigger),
             CityMsg::Reload(reply) => st.on_reload(reply),
-            CityMsg::Loaded(result, reply) => st.on_loaded(result, reply),
+            CityMsg::Loaded(result, reply) => st.on_loaded(result, reply).await,
             CityMsg::Session(event) => st.on_session(event),
             CityMsg::Report {
                 agent,
@@ -322,6 +400,9 @@ impl CityState {
     /// Children, event pumps, and the listing that decides what is adopted.
     async fn begin(&mut self) -> Result<(), ActorProcessingErr> {
         self.spawn_tracker().await?;
+        if let Some(tracker) = self.tracker.as_ref().filter(|_| self.history_pending) {
+            tracker.send(TrackerMsg::LoadHistory);
+        }
         self.pump_events();
         self.emit(
             EventDraft::new("controller.started", "")
@@ -354,6 +435,8 @@ impl CityState {
         let gauge = Arc::new(Gauge::default());
         let args = TrackerArgs {
             gauge: gauge.clone(),
+            city: self.me.clone(),
+            ports: self.args.ports.clone(),
         };
         let parent = self.me.actor().get_cell();
         let (tracker, _) = Actor::spawn_linked(None, Tracker, args, parent).await?;
@@ -363,7 +446,7 @@ impl CityState {
 
     /// Internal children are restarted one for one; too many failures are the city's own.
     async fn on_tracker_lost(&mut self, end: &ChildEnd) -> Result<(), ActorProcessingErr> {
-        if matches!(self.stage, Stage::Stopping(_)) {
+        if self.is_stopping() {
             return Ok(());
         }
         let error = match end {
@@ -396,6 +479,15 @@ impl CityState {
             }
             _ => self.slots.crash_worker(&child),
         }
+    }
+
+    fn is_stopping(&self) -> bool {
+        matches!(self.stage, Stage::Stopping(_))
+    }
+
+    /// Agents may be started.
+    fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Starting | Stage::Running)
     }
 
     fn now(&self) -> Instant {

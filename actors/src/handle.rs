@@ -9,12 +9,12 @@ use ractor::Actor;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::city::{CityMsg, ReloadOutcome, StopMode};
+use crate::city::{AgentCommand, CityMsg, CommandError, ReloadOutcome, StopMode};
 use crate::machine::{
     MachineArgs, MachineMsg, MachinePorts, MachineSettings, MachineSupervisor, Reconciled,
 };
 use crate::mailbox::{Addr, Gauge};
-use crate::model::{CityView, MachineView, StopSummary};
+use crate::model::{AgentName, AgentState, CityView, MachineView, StopSummary};
 use crate::policy::Trigger;
 use crate::tree::Tree;
 
@@ -252,6 +252,23 @@ impl CityRef {
         self.addr()
             .await?
             .ask(RELOAD_LIMIT, reload)
+            .await
+            .ok_or(AskError::NoAnswer)
+    }
+
+    /// Does something with one agent; answers its state, or why not.
+    ///
+    /// # Errors
+    /// If the city is not running or does not answer.
+    pub async fn command(
+        &self,
+        agent: &AgentName,
+        command: AgentCommand,
+    ) -> Result<Result<AgentState, CommandError>, AskError> {
+        let ask = |reply| CityMsg::Command(agent.clone(), command, reply);
+        self.addr()
+            .await?
+            .ask(ANSWER_LIMIT, ask)
             .await
             .ok_or(AskError::NoAnswer)
     }

@@ -14,7 +14,7 @@ mod tracker;
 mod tree;
 mod worker;
 
-pub use city::{ReloadOutcome, StopMode};
+pub use city::{AgentCommand, CommandError, ReloadOutcome, StopMode};
 pub use handle::{AskError, CityRef, Machine, MachineRef};
 pub use machine::{MachinePorts, MachineSettings, Reconciled, stop_sessions};
 pub use tree::{Handling, Kind, Node, Tree, age};

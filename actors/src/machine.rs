@@ -28,6 +28,9 @@ use crate::tree::Tree;
 
 /// A city that ran this long has its crashes forgotten.
 const PROVEN: Duration = Duration::from_secs(600);
+/// Missed patrol intervals after which a city counts as stalled, and the least time for that.
+const STALL_INTERVALS: u32 = 3;
+const STALL_AT_LEAST: Duration = Duration::from_secs(90);
 /// Beyond its own grace, how long a city may take to stop before it is killed.
 const STOP_OVERTIME: Duration = Duration::from_secs(30);
 
@@ -64,6 +67,14 @@ pub(crate) enum MachineMsg {
         id: ActorId,
         status: CityStatus,
     },
+    /// A city finished a tick; the next is due within a few of these intervals.
+    Ticked {
+        path: PathBuf,
+        id: ActorId,
+        interval: Duration,
+    },
+    /// A city has not finished a tick for too long.
+    Stalled { path: PathBuf, id: ActorId },
     /// A failing city's delay is over.
     Retry { path: PathBuf, attempt: u64 },
     /// A city answered its stop; `None`: it did not.
@@ -88,6 +99,8 @@ impl MachineMsg {
             Self::Registry(..) => "Registry",
             Self::Opened { .. } => "Opened",
             Self::CityStatus { .. } => "CityStatus",
+            Self::Ticked { .. } => "Ticked",
+            Self::Stalled { .. } => "Stalled",
             Self::Retry { .. } => "Retry",
             Self::CityStopped { .. } => "CityStopped",
             Self::Stop(..) => "Stop",
@@ -236,6 +249,8 @@ impl Actor for MachineSupervisor {
                 result,
             } => st.on_opened(&path, attempt, result).await,
             MachineMsg::CityStatus { path, id, status } => st.on_city_status(&path, id, status),
+            MachineMsg::Ticked { path, id, interval } => st.on_ticked(&path, id, interval),
+            MachineMsg::Stalled { path, id } => st.on_stalled(&path, id),
             MachineMsg::Retry { path, attempt } => st.on_retry(&path, attempt),
             MachineMsg::CityStopped { path, summary } => st.on_city_stopped(&path, summary),
             MachineMsg::Stop(mode, reply) => st.on_stop(mode, reply),
@@ -357,8 +372,8 @@ impl MachineState {
                 *record = Record::new(entry);
                 outcome.started.push(path);
             }
-            CityStatus::InitFailed | CityStatus::Crashed
-                if on_request || record.retry.is_none() =>
+            CityStatus::InitFailed | CityStatus::Crashed | CityStatus::Stalled
+                if record.child.is_none() && (on_request || record.retry.is_none()) =>
             {
                 record.retry = None;
                 record.status = CityStatus::Pending;
@@ -482,6 +497,61 @@ impl MachineState {
         }
     }
 
+    /// Sets the alarm that rings when the city stops ticking.
+    fn on_ticked(&mut self, path: &PathBuf, id: ActorId, interval: Duration) {
+        let me = self.me.clone();
+        let Some(record) = self
+            .cities
+            .get_mut(path)
+            .filter(|record| record.is_actor(id))
+        else {
+            return;
+        };
+        let limit = (interval * STALL_INTERVALS).max(STALL_AT_LEAST);
+        record.stall = Some(me.send_after(
+            limit,
+            MachineMsg::Stalled {
+                path: path.clone(),
+                id,
+            },
+        ));
+    }
+
+    /// The city's loop stands still. It is killed; once its end is seen, a successor adopts its
+    /// agents. One whose handler never yields cannot be killed: it stays `stalled`, since one city
+    /// never has two supervisors.
+    fn on_stalled(&mut self, path: &PathBuf, id: ActorId) {
+        let Some(record) = self
+            .cities
+            .get_mut(path)
+            .filter(|record| record.is_actor(id))
+        else {
+            return;
+        };
+        if record.status == CityStatus::Stopping {
+            return; // has its own limit
+        }
+        let error = "no tick was finished in time".to_owned();
+        tracing::error!(city = %record.entry.name, "city stalled");
+        record.fail(CityStatus::Stalled, error.clone());
+        record.stalled = true;
+        let name = record.entry.name.to_string();
+        let journal = record
+            .opened
+            .as_ref()
+            .map(|opened| opened.ports.journal.clone());
+        if let Some(city) = &record.child {
+            city.actor().kill();
+        }
+        let draft = EventDraft::new("city.stalled", &name)
+            .message(error.clone())
+            .with("error", error);
+        if let Some(journal) = journal {
+            journal.append(draft.clone());
+        }
+        self.emit(draft);
+    }
+
     fn on_retry(&mut self, path: &PathBuf, attempt: u64) {
         let Some(record) = self.cities.get_mut(path).filter(|r| r.attempt == attempt) else {
             return;
@@ -496,11 +566,14 @@ impl MachineState {
     /// A CitySupervisor failed. Its agents run on and are adopted by its successor.
     fn on_city_failed(&mut self, id: ActorId, error: ActorProcessingErr) {
         let Some(path) = self.path_of(id) else { return };
-        if let Some(record) = self.cities.get_mut(&path) {
+        let stalled = self.cities.get_mut(&path).is_some_and(|record| {
             record.child = None;
-        }
+            record.stall = None;
+            std::mem::take(&mut record.stalled)
+        });
         match error.downcast::<InitFailed>() {
             Ok(failed) => self.init_failed(&path, failed.0),
+            Err(_) if stalled => self.come_back(&path),
             Err(error) => self.crashed(&path, error.to_string()),
         }
         self.abandoned(&path);
@@ -549,6 +622,15 @@ impl MachineState {
             journal.append(draft.clone());
         }
         self.emit(draft);
+    }
+
+    /// The end of a stalled city was seen: its successor may begin, with the delays of a crash.
+    fn come_back(&mut self, path: &PathBuf) {
+        if let Some(record) = self.cities.get_mut(path) {
+            record.crashes += 1;
+            let step = record.crashes - 1;
+            self.retry_later(path, step);
+        }
     }
 
     /// Sets the alarm of a failing city; retries never end.

@@ -22,5 +22,5 @@ pub use spec::{
 };
 pub use view::{
     AgentState, CityInfo, CityStatus, CityView, ConfigState, ConfigView, InstanceView, MachineView,
-    StopSummary,
+    PoolView, StopSummary,
 };

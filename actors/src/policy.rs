@@ -2,6 +2,8 @@
 
 mod admit;
 mod backoff;
+mod desired;
+mod history;
 mod ledger;
 mod plan;
 mod slot;
@@ -9,11 +11,13 @@ mod supervise;
 mod tick;
 mod waves;
 
-pub use admit::{Admission, admit};
+pub use admit::{Admission, admit, missing_dependency};
 pub use backoff::{Pacing, doubling};
+pub use desired::{Wanted, clamp, desired, parse_count, unnamed};
+pub use history::{parse_history, render_history};
 pub use ledger::Ledger;
-pub use plan::{Action, Observed, plan};
-pub use slot::{Phase, Run, Slot};
-pub use supervise::{Verdict, supervise};
+pub use plan::{Action, Observed, plan, plan_running};
+pub use slot::{Drain, DrainReason, Phase, Run, Slot, Want};
+pub use supervise::{Verdict, classify, supervise};
 pub use tick::{TickGate, Trigger};
 pub use waves::{Graph, check_dependencies};

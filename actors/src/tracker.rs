@@ -1,39 +1,77 @@
-//! Tracker: what is known of agents over time. Its loss costs nothing but a rebuild from the next
-//! listing.
+//! Tracker: what must be watched over time. Wakes the city when an agent may have become idle, and
+//! keeps the crash history on disk. Its loss costs nothing but a rebuild from the next listing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::time::{Instant, timeout};
 
-use crate::mailbox::Gauge;
+use crate::city::CityMsg;
+use crate::mailbox::{Addr, Gauge, Timer};
 use crate::model::AgentName;
-use crate::ports::Listing;
+use crate::policy::Trigger;
+use crate::ports::CityPorts;
 
-/// Last activity of each live agent in a listing.
-pub(crate) type Activities = Vec<(AgentName, Option<DateTime<Utc>>)>;
+const NOTES_LIMIT: Duration = Duration::from_secs(10);
+
+/// An agent that is stopped when it is idle for too long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Watched {
+    pub(crate) agent: AgentName,
+    pub(crate) last_activity: Instant,
+    pub(crate) limit: Duration,
+}
 
 /// What a [`Tracker`] can be told.
 #[derive(Debug)]
 pub(crate) enum TrackerMsg {
-    /// What the last listing said. Replaces what was known before.
-    Facts(Activities),
+    /// Whom to watch, with their last activity. Replaces what was known before.
+    Watch(Vec<Watched>),
+    /// The earliest idle deadline passed.
+    Due,
+    /// Read the crash history.
+    LoadHistory,
+    /// Keep this crash history.
+    SaveHistory(String),
+    /// It was written, or could not be.
+    Saved,
     /// Panic, for fault drills.
     Crash,
+}
+
+impl TrackerMsg {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Watch(_) => "Watch",
+            Self::Due => "Due",
+            Self::LoadHistory => "LoadHistory",
+            Self::SaveHistory(_) => "SaveHistory",
+            Self::Saved => "Saved",
+            Self::Crash => "Crash",
+        }
+    }
 }
 
 /// Everything a [`Tracker`] is born with.
 #[derive(Debug)]
 pub(crate) struct TrackerArgs {
     pub(crate) gauge: Arc<Gauge>,
+    pub(crate) city: Addr<CityMsg>,
+    pub(crate) ports: Arc<CityPorts>,
 }
 
 /// State of a [`Tracker`].
 #[derive(Debug)]
 pub(crate) struct TrackerState {
-    gauge: Arc<Gauge>,
-    last_activity: HashMap<AgentName, DateTime<Utc>>,
+    args: TrackerArgs,
+    me: Addr<TrackerMsg>,
+    deadlines: HashMap<AgentName, Instant>,
+    alarm: Option<(Instant, Timer)>,
+    saving: bool,
+    /// The newest history that is not written yet.
+    unsaved: Option<String>,
 }
 
 /// The actor; all state is in [`TrackerState`].
@@ -47,12 +85,16 @@ impl Actor for Tracker {
 
     async fn pre_start(
         &self,
-        _: ActorRef<TrackerMsg>,
+        me: ActorRef<TrackerMsg>,
         args: TrackerArgs,
     ) -> Result<TrackerState, ActorProcessingErr> {
         Ok(TrackerState {
-            gauge: args.gauge,
-            last_activity: HashMap::new(),
+            me: Addr::new(me, args.gauge.clone()),
+            args,
+            deadlines: HashMap::new(),
+            alarm: None,
+            saving: false,
+            unsaved: None,
         })
     }
 
@@ -62,13 +104,19 @@ impl Actor for Tracker {
         msg: TrackerMsg,
         st: &mut TrackerState,
     ) -> Result<(), ActorProcessingErr> {
-        let kind = match msg {
-            TrackerMsg::Facts(_) => "Facts",
-            TrackerMsg::Crash => "Crash",
-        };
-        let _busy = st.gauge.enter(kind);
+        let _busy = st.args.gauge.enter(msg.kind());
         match msg {
-            TrackerMsg::Facts(activities) => st.observe(activities),
+            TrackerMsg::Watch(watched) => st.watch(watched),
+            TrackerMsg::Due => st.on_due(),
+            TrackerMsg::LoadHistory => st.load(),
+            TrackerMsg::SaveHistory(text) => {
+                st.unsaved = Some(text);
+                st.save();
+            }
+            TrackerMsg::Saved => {
+                st.saving = false;
+                st.save();
+            }
             #[allow(clippy::panic)] // the whole point
             TrackerMsg::Crash => panic!("fault drill: tracker told to crash"),
         }
@@ -77,23 +125,66 @@ impl Actor for Tracker {
 }
 
 impl TrackerState {
-    /// Activity never moves backwards, whatever a provider's clock does.
-    fn observe(&mut self, activities: Activities) {
-        let mut before = std::mem::take(&mut self.last_activity);
-        for (agent, at) in activities {
-            if let Some(latest) = at.max(before.remove(&agent)) {
-                self.last_activity.insert(agent, latest);
-            }
-        }
+    fn watch(&mut self, watched: Vec<Watched>) {
+        // Idle means strictly longer than the limit.
+        let deadline = |w: &Watched| w.last_activity + w.limit + Duration::from_millis(1);
+        self.deadlines = watched
+            .iter()
+            .map(|w| (w.agent.clone(), deadline(w)))
+            .collect();
+        self.arm();
     }
-}
 
-/// What the Tracker needs of a listing.
-pub(crate) fn activities(listing: &Listing) -> Activities {
-    listing
-        .owned
-        .iter()
-        .filter(|facts| facts.live)
-        .map(|facts| (facts.agent.clone(), facts.last_activity))
-        .collect()
+    fn arm(&mut self) {
+        let earliest = self.deadlines.values().min().copied();
+        if self.alarm.as_ref().map(|(at, _)| *at) == earliest {
+            return;
+        }
+        let now = self.args.ports.clock.now();
+        self.alarm = earliest.map(|at| {
+            let delay = at.saturating_duration_since(now);
+            (at, self.me.send_after(delay, TrackerMsg::Due))
+        });
+    }
+
+    /// Somebody may be idle: a fresh listing tells. Until then the deadline is not asked again.
+    fn on_due(&mut self) {
+        let now = self.args.ports.clock.now();
+        self.deadlines.retain(|_, at| *at > now);
+        self.alarm = None;
+        self.arm();
+        self.args.city.send(CityMsg::Tick(Trigger::Poke));
+    }
+
+    fn load(&self) {
+        let (city, ports) = (self.args.city.clone(), self.args.ports.clone());
+        tokio::spawn(async move {
+            let loaded = timeout(NOTES_LIMIT, ports.notes.load_crash_history()).await;
+            let text = match loaded {
+                Ok(Ok(text)) => text,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "crash history cannot be read");
+                    None
+                }
+                Err(_) => None,
+            };
+            city.send(CityMsg::History(text));
+        });
+    }
+
+    /// One write at a time; the newest history wins.
+    fn save(&mut self) {
+        let Some(text) = self.unsaved.take_if(|_| !self.saving) else {
+            return;
+        };
+        self.saving = true;
+        let (me, ports) = (self.me.clone(), self.args.ports.clone());
+        tokio::spawn(async move {
+            let saved = timeout(NOTES_LIMIT, ports.notes.save_crash_history(text)).await;
+            if let Ok(Err(error)) = saved {
+                tracing::warn!(%error, "crash history cannot be written");
+            }
+            me.send(TrackerMsg::Saved);
+        });
+    }
 }

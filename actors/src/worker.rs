@@ -6,11 +6,13 @@
 
 mod run;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use run::{Effect, RunState};
@@ -19,10 +21,12 @@ pub(crate) use run::{Grace, Mode, Report};
 use crate::city::CityMsg;
 use crate::mailbox::{Addr, Gauge, Timer};
 use crate::model::{
-    AgentEnd, AgentName, EndKind, ExitStatus, FailureClass, RunToken, SessionName, StartFailure,
-    StopReason,
+    AgentEnd, AgentName, EndKind, ExitStatus, FailureClass, Launch, RunToken, SessionName,
+    StartFailure, StopReason,
 };
-use crate::ports::{CityPorts, Fence, Liveness, Note, SessionError, StartSpec, Started, Stopped};
+use crate::ports::{
+    CityPorts, Fence, Liveness, Note, SessionError, ShellJob, StartSpec, Started, Stopped,
+};
 
 const NOTE_LIMIT: Duration = Duration::from_secs(2);
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
@@ -30,6 +34,8 @@ const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const CAPTURE_LIMIT: Duration = Duration::from_secs(2);
 /// The provider's own limit is 5 s; past this it does not answer any more.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// How long one live line may take.
+const LIVE_LIMIT: Duration = Duration::from_secs(10);
 const PROBE_RETRY: Duration = Duration::from_secs(1);
 
 /// What a [`Worker`] can be told. It knows one run only, so only what comes from outside carries
@@ -54,6 +60,21 @@ pub(crate) enum WorkerMsg {
     Force,
     /// The forced stop finished.
     StopDone(Result<Stopped, SessionError>),
+    /// The session is there, its programs are not.
+    Zombie,
+    /// The backend died and took the session along.
+    BackendLost(RunToken),
+    /// Set (or remove) metadata of the session.
+    Note(Note, Option<String>),
+    /// Run these live lines; their hash goes into the metadata. `update`: they changed while the
+    /// agent ran.
+    ApplyLive {
+        lines: Vec<String>,
+        hash: String,
+        update: bool,
+    },
+    /// Live lines were run because they changed.
+    LiveUpdated,
     /// Panic, for fault drills.
     Crash,
 }
@@ -70,6 +91,11 @@ impl WorkerMsg {
             Self::Interrupted => "Interrupted",
             Self::Force => "Force",
             Self::StopDone(_) => "StopDone",
+            Self::Zombie => "Zombie",
+            Self::BackendLost(_) => "BackendLost",
+            Self::Note(..) => "Note",
+            Self::ApplyLive { .. } => "ApplyLive",
+            Self::LiveUpdated => "LiveUpdated",
             Self::Crash => "Crash",
         }
     }
@@ -99,10 +125,13 @@ pub(crate) struct WorkerArgs {
     /// When the run began, or this attempt.
     pub(crate) started: Instant,
     pub(crate) mode: Mode,
+    pub(crate) launch: Arc<Launch>,
     /// How to start it; needed unless it is adopted.
     pub(crate) start: Option<Arc<StartSpec>>,
     pub(crate) startup_timeout: Duration,
     pub(crate) capture_lines: u32,
+    /// The run replaces one that was stopped on purpose: old output would mislead.
+    pub(crate) clears_scrollback: bool,
 }
 
 /// State of a [`Worker`].
@@ -114,6 +143,8 @@ pub(crate) struct WorkerState {
     /// A start in flight dies with the Worker, so that nobody is left to finish it unseen.
     starting: Option<Timer>,
     grace: Option<Timer>,
+    /// The last write of metadata.
+    noting: Option<JoinHandle<()>>,
     /// The end of a planned stop, for the parent.
     pub(crate) end: Option<AgentEnd>,
 }
@@ -140,6 +171,7 @@ impl Actor for Worker {
             run,
             starting: None,
             grace: None,
+            noting: None,
             end: None,
         })
     }
@@ -171,6 +203,22 @@ impl Actor for Worker {
             WorkerMsg::Interrupted => st.run.on_interrupted(),
             WorkerMsg::Force => st.run.on_force(),
             WorkerMsg::StopDone(result) => st.run.on_stop_done(result),
+            WorkerMsg::Zombie => st.run.on_zombie(),
+            WorkerMsg::BackendLost(token) if token == st.args.token => st.run.on_backend_lost(),
+            WorkerMsg::BackendLost(_) => return Ok(()),
+            WorkerMsg::Note(note, value) => {
+                st.note(note, value);
+                return Ok(());
+            }
+            WorkerMsg::ApplyLive {
+                lines,
+                hash,
+                update,
+            } => {
+                st.apply_live(lines, hash, update);
+                return Ok(());
+            }
+            WorkerMsg::LiveUpdated => vec![Effect::Report(Report::LiveUpdated)],
             #[allow(clippy::panic)] // the whole point
             WorkerMsg::Crash => panic!("fault drill: worker {} told to crash", st.args.agent),
         };
@@ -192,6 +240,7 @@ impl WorkerState {
                     self.grace = Some(self.me.send_after(grace, WorkerMsg::Force));
                 }
                 Effect::Finish { reason, forced } => self.finish_stop(reason, forced),
+                Effect::Destroy => self.destroy(),
                 Effect::Report(report) => self.args.shared.city.send(CityMsg::Report {
                     agent: self.args.agent.clone(),
                     token: self.args.token.clone(),
@@ -237,6 +286,7 @@ impl WorkerState {
             ))));
             return;
         };
+        let clear = self.args.clears_scrollback.then(|| session.clone());
         self.starting = Some(Timer::spawn(async move {
             let result = match timeout(limit, ports.sessions.start(token.clone(), spec)).await {
                 Ok(result) => result,
@@ -247,6 +297,9 @@ impl WorkerState {
                     Err(provider_failure(format!("no answer within {limit:?}")))
                 }
             };
+            if let (Ok(_), Some(session)) = (&result, clear) {
+                let _ = timeout(NOTE_LIMIT, ports.sessions.clear_scrollback(session)).await;
+            }
             me.send(WorkerMsg::StartDone(result));
         }));
     }
@@ -272,6 +325,68 @@ impl WorkerState {
             // Last words are a courtesy; without them the end is reported all the same.
             let tail = peek.ok().and_then(Result::ok).unwrap_or_default();
             me.send(WorkerMsg::Captured(tail));
+        });
+    }
+
+    /// Metadata is written in the order it is asked for.
+    fn note(&mut self, note: Note, value: Option<String>) {
+        let ports = self.args.shared.ports.clone();
+        let (session, fence) = (
+            self.args.session.clone(),
+            Fence::Token(self.args.token.clone()),
+        );
+        let before = self.noting.take();
+        self.noting = Some(tokio::spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            let set = ports.sessions.set_note(session, fence, note, value);
+            let _ = timeout(NOTE_LIMIT, set).await;
+        }));
+    }
+
+    /// Failing lines are a warning: the agent runs all the same.
+    fn apply_live(&self, lines: Vec<String>, hash: String, update: bool) {
+        let (me, args) = (self.me.clone(), &self.args);
+        let ports = args.shared.ports.clone();
+        let (session, fence) = (args.session.clone(), Fence::Token(args.token.clone()));
+        let env = BTreeMap::from([
+            ("GC_AGENT".to_owned(), args.agent.to_string()),
+            ("GC_SESSION_NAME".to_owned(), session.to_string()),
+            ("GC_SESSION_ID".to_owned(), args.token.to_string()),
+        ]);
+        let (dir, agent) = (args.launch.work_dir.clone(), args.agent.clone());
+        tokio::spawn(async move {
+            for line in lines {
+                let job = ShellJob {
+                    line,
+                    dir: dir.clone(),
+                    env: env.clone(),
+                    limit: LIVE_LIMIT,
+                };
+                if let Err(error) = ports.shell.run(job).await {
+                    tracing::warn!(%agent, %error, "session_live failed");
+                }
+            }
+            let set = ports
+                .sessions
+                .set_note(session, fence, Note::LiveHash, Some(hash));
+            let _ = timeout(NOTE_LIMIT, set).await;
+            if update {
+                me.send(WorkerMsg::LiveUpdated);
+            }
+        });
+    }
+
+    fn destroy(&self) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        tokio::spawn(async move {
+            let stop = ports.sessions.stop(session, Fence::Token(token));
+            let result = timeout(STOP_LIMIT, stop)
+                .await
+                .unwrap_or(Err(SessionError::Timeout));
+            me.send(WorkerMsg::StopDone(result));
         });
     }
 

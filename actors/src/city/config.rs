@@ -1,15 +1,16 @@
 //! Following the config: load, accept whole or refuse whole, swap one `Arc`, reconcile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use ractor::RpcReplyPort;
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::{CityMsg, CityState, Stage, events};
-use crate::model::{AgentName, CitySpec, ConfigState, ConfigView, EventDraft, StopReason};
-use crate::policy::{Phase, Slot, Trigger};
+use super::{CityMsg, CityState, events};
+use crate::model::{AgentName, AgentSpec, CitySpec, ConfigState, ConfigView, EventDraft};
+use crate::policy::{Graph, Phase, Slot, Trigger};
 use crate::ports::{Diagnostic, LoadError};
 
 /// What came of a reload.
@@ -66,21 +67,30 @@ impl CityState {
         });
     }
 
-    pub(super) fn on_loaded(
+    pub(super) async fn on_loaded(
         &mut self,
         result: Result<Arc<CitySpec>, LoadError>,
         reply: Option<RpcReplyPort<ReloadOutcome>>,
     ) {
-        let outcome = self.take_config(result);
+        let outcome = match result {
+            Ok(spec) if self.swaps_provider(&spec) => return self.provide(spec, reply),
+            result => self.take_config(result),
+        };
         if matches!(outcome, ReloadOutcome::Reloaded) {
             self.gather(Trigger::Poke);
         }
-        if let Some(reply) = reply {
-            let _ = reply.send(outcome); // the caller may have timed out
-        }
+        answer(reply, outcome);
     }
 
-    fn take_config(&mut self, result: Result<Arc<CitySpec>, LoadError>) -> ReloadOutcome {
+    fn swaps_provider(&self, spec: &CitySpec) -> bool {
+        let same = spec.name == self.args.spec.name;
+        same && self.is_open() && spec.provider != self.args.spec.provider
+    }
+
+    pub(super) fn take_config(
+        &mut self,
+        result: Result<Arc<CitySpec>, LoadError>,
+    ) -> ReloadOutcome {
         match result {
             Err(error) => {
                 self.emit(
@@ -97,7 +107,7 @@ impl CityState {
                 ReloadOutcome::Unchanged
             }
             Ok(spec) if spec.name != self.args.spec.name => self.refuse_rename(&spec),
-            Ok(_) if matches!(self.stage, Stage::Stopping(_)) => ReloadOutcome::Unchanged,
+            Ok(_) if self.is_stopping() => ReloadOutcome::Unchanged,
             Ok(spec) => {
                 self.apply(spec);
                 ReloadOutcome::Reloaded
@@ -129,101 +139,95 @@ impl CityState {
     }
 
     /// Puts the new config in force. Everything charged before is forgiven.
-    fn apply(&mut self, spec: Arc<CitySpec>) {
-        let (mut added, mut drifted) = (Vec::new(), Vec::new());
-        for agent in &spec.agents {
-            let Some(entry) = self.slots.get_mut(&agent.name) else {
-                self.slots.add(Slot::new(agent.clone()));
-                added.push(agent.name.clone());
-                continue;
-            };
-            let changed = entry.slot.spec.fingerprint != agent.fingerprint;
-            entry.slot.spec = agent.clone();
-            entry.slot.configured = true;
-            entry.alarm = None;
-            if changed {
-                drifted.push(agent.name.clone());
-            }
-            if forgive(&mut entry.slot, changed) {
-                self.args
-                    .ports
-                    .journal
-                    .append(events::unquarantined(&agent.name, "reload"));
-            }
-        }
-        let order: HashMap<&AgentName, usize> = spec
+    pub(super) fn apply(&mut self, spec: Arc<CitySpec>) {
+        let before: HashMap<AgentName, Arc<AgentSpec>> = self
+            .args
+            .spec
             .agents
             .iter()
-            .enumerate()
-            .map(|(i, agent)| (&agent.name, i))
+            .map(|agent| (agent.name.clone(), agent.clone()))
             .collect();
-        let removed = self.drop_unconfigured(&order);
-        self.slots.reorder(&order);
-        self.config = ConfigStatus::loaded(self.args.ports.clock.wall());
-        self.emit(
-            EventDraft::new("config.reloaded", "")
-                .with("revision", spec.revision.clone())
-                .with("added", json!(added))
-                .with("removed", json!(removed))
-                .with("drifted", json!(drifted)),
-        );
-        self.args.spec = spec;
-    }
-
-    fn drop_unconfigured(&mut self, order: &HashMap<&AgentName, usize>) -> Vec<AgentName> {
-        let gone: Vec<AgentName> = self
-            .slots
-            .iter_mut()
-            .filter(|entry| entry.slot.configured && !order.contains_key(&entry.slot.spec.name))
-            .map(|entry| {
-                entry.slot.configured = false;
-                entry.slot.spec.name.clone()
-            })
-            .collect();
-        for agent in &gone {
-            if self
-                .slots
-                .get(agent)
-                .is_some_and(|entry| entry.slot.run.is_none())
-            {
-                self.forget(agent);
+        let (mut added, mut drifted, mut live) = (Vec::new(), Vec::new(), Vec::new());
+        for agent in &spec.agents {
+            match before.get(&agent.name) {
+                None => added.push(agent.name.clone()),
+                Some(old) if old.fingerprint != agent.fingerprint => {
+                    drifted.push(agent.name.clone())
+                }
+                Some(old) if old.live != agent.live => live.push(agent.name.clone()),
+                Some(_) => {}
             }
         }
-        gone
+        let kept: HashSet<&AgentName> = spec.agents.iter().map(|agent| &agent.name).collect();
+        let removed: Vec<AgentName> = before
+            .keys()
+            .filter(|agent| !kept.contains(agent))
+            .cloned()
+            .collect();
+        self.args.spec = spec;
+        self.graph = Graph::new(self.args.spec.agents.iter().map(|agent| &**agent));
+        self.pools
+            .retain(|template, _| kept_pool(&self.args.spec, template));
+        // Starts that have not begun are planned anew; a cascade is decided anew.
+        self.drop_plan();
+        self.stop_plan = None;
+        self.forgive_all(&drifted);
+        self.refresh();
+        self.config = ConfigStatus::loaded(self.args.ports.clock.wall());
+        self.save_history();
+        self.emit(
+            EventDraft::new("config.reloaded", "")
+                .with("revision", self.args.spec.revision.clone())
+                .with("added", json!(added))
+                .with("removed", json!(removed))
+                .with("drifted", json!(drifted))
+                .with("live", json!(live)),
+        );
     }
 
-    /// Says once per edit which part of the config differs.
-    pub(super) fn note_drift(&self, agent: &AgentName, reason: StopReason) {
-        let Some(entry) = self
-            .slots
-            .get(agent)
-            .filter(|_| reason == StopReason::Drift)
-        else {
-            return;
-        };
-        let Some(then) = entry
-            .slot
-            .run
-            .as_ref()
-            .and_then(|run| run.fingerprint.as_ref())
-        else {
-            return;
-        };
-        let keys = then.differing_keys(&entry.slot.spec.fingerprint);
-        self.emit(events::of_run("agent.drifted", &entry.slot).with("keys", json!(keys)));
+    fn forgive_all(&mut self, drifted: &[AgentName]) {
+        let now = self.now();
+        let mut freed = Vec::new();
+        for entry in self.slots.iter_mut() {
+            let changed = drifted.contains(&entry.slot.spec.template);
+            if entry.slot.run.is_none() {
+                entry.alarm = None;
+            }
+            entry.slot.cascade_of.clear();
+            entry.slot.blocked_on = None;
+            if forgive(&mut entry.slot, changed, now) {
+                freed.push(entry.slot.spec.name.clone());
+            }
+        }
+        for agent in freed {
+            self.emit(events::unquarantined(&agent, "reload"));
+        }
+    }
+}
+
+fn kept_pool(spec: &CitySpec, template: &AgentName) -> bool {
+    spec.agents
+        .iter()
+        .any(|agent| agent.name == *template && agent.pool.is_some())
+}
+
+/// Answers whoever asked for the reload.
+pub(super) fn answer(reply: Option<RpcReplyPort<ReloadOutcome>>, outcome: ReloadOutcome) {
+    if let Some(reply) = reply {
+        let _ = reply.send(outcome); // the caller may have timed out
     }
 }
 
 /// A reload clears ledgers, delays and quarantines. `true`: it ended a quarantine.
-fn forgive(slot: &mut Slot, changed: bool) -> bool {
+fn forgive(slot: &mut Slot, changed: bool, now: Instant) -> bool {
     slot.absolve();
     match slot.phase {
         Phase::Quarantined { .. } => {
             slot.phase = Phase::Stopped;
             true
         }
-        Phase::Backoff { .. } => {
-            slot.phase = Phase::Stopped;
+        Phase::Backoff { cause, .. } => {
+            slot.phase = Phase::Backoff { until: now, cause };
             false
         }
         Phase::Done if changed => {

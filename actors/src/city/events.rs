@@ -52,6 +52,13 @@ pub(super) fn ended(before: &Slot, end: &AgentEnd, after: &Slot) -> Option<Event
                 ..
             },
         ) => of_run("agent.suspended", before),
+        (
+            EndClass::Planned,
+            EndKind::Stopped {
+                reason: StopReason::Idle,
+                ..
+            },
+        ) => of_run("agent.idle_killed", before),
         (EndClass::Planned, EndKind::Stopped { reason, .. }) => {
             of_run("agent.stopped", before).with("reason", reason.as_str())
         }

@@ -4,20 +4,21 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ractor::ActorProcessingErr;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::{CityMsg, CityState, InitFailed, Stage};
-use crate::model::{AgentName, CityStatus};
-use crate::policy::{Action, Observed, Phase, Slot, Trigger, plan};
-use crate::ports::{Listing, SessionError};
-use crate::tracker::TrackerMsg;
+use super::{CityMsg, CityState, Gathered, InitFailed, Stage};
+use crate::machine::MachineMsg;
+use crate::model::{AgentName, SessionName};
+use crate::policy::{Action, Observed, Phase, Trigger, plan, plan_running};
+use crate::ports::{CityPorts, Listing, SessionError};
+use crate::tracker::{TrackerMsg, Watched};
 use crate::worker::WorkerMsg;
 
 const LISTING_LIMIT: Duration = Duration::from_secs(10);
 
 impl CityState {
     pub(super) fn on_tick(&mut self, trigger: Trigger) {
-        if !matches!(self.stage, Stage::Stopping(_)) {
+        if self.is_open() {
             self.gather(trigger);
         }
     }
@@ -32,101 +33,182 @@ impl CityState {
             return;
         }
         self.tick_timer = None;
-        let (me, ports) = (self.me.clone(), self.args.ports.clone());
+        if self.is_open() {
+            self.check_pools();
+        }
+        let (me, ports, epoch) = (self.me.clone(), self.args.ports.clone(), self.epoch);
+        let named = self.named_programs();
         tokio::spawn(async move {
             let listing = timeout(LISTING_LIMIT, ports.sessions.snapshot()).await;
             let result = listing.unwrap_or(Err(SessionError::Timeout));
-            me.send(CityMsg::Listed { as_of: now, result });
+            let zombies = zombies(&ports, &result, named).await;
+            me.send(CityMsg::Listed(Gathered {
+                as_of: now,
+                epoch,
+                result,
+                zombies,
+            }));
         });
     }
 
-    pub(super) async fn on_listed(
-        &mut self,
-        as_of: Instant,
-        result: Result<Listing, SessionError>,
-    ) -> Result<(), ActorProcessingErr> {
-        match (&self.stage, result) {
-            (Stage::Stopping(_), _) => {}
+    /// Sessions that must hold certain programs.
+    fn named_programs(&self) -> Vec<(SessionName, Vec<String>)> {
+        let up = self
+            .slots
+            .all()
+            .iter()
+            .filter(|entry| entry.slot.phase == Phase::Running);
+        up.filter(|entry| !entry.slot.spec.process_names.is_empty())
+            .map(|entry| {
+                (
+                    entry.slot.spec.session.clone(),
+                    entry.slot.spec.process_names.clone(),
+                )
+            })
+            .collect()
+    }
+
+    pub(super) async fn on_listed(&mut self, gathered: Gathered) -> Result<(), ActorProcessingErr> {
+        if gathered.epoch != self.epoch {
+            return Ok(()); // of a provider that was swapped since
+        }
+        match (&self.stage, &gathered.result) {
+            (Stage::Stopping(_) | Stage::Swapping(_), _) => {}
             (Stage::Adopting, Err(error)) => {
                 // Whatever runs unseen must not be started a second time.
                 return Err(Box::new(InitFailed(format!(
                     "failed to list sessions: {error}"
                 ))));
             }
-            (Stage::Adopting, Ok(listing)) => self.on_first_listing(&listing, as_of).await,
+            (Stage::Adopting, Ok(_)) if self.history_pending => {
+                self.first_listing = Some(gathered);
+                return Ok(());
+            }
+            (Stage::Adopting, Ok(listing)) => {
+                let listing = listing.clone();
+                self.on_first_listing(&listing, &gathered).await;
+            }
             (_, Ok(listing)) => {
                 self.blind = None;
-                self.reconcile(Some(&listing), as_of).await;
+                let listing = listing.clone();
+                self.reconcile(Some(&listing), &gathered).await;
             }
             (_, Err(error)) => {
                 tracing::warn!(city = %self.args.spec.name, %error, "listing failed");
                 self.blind = Some(format!("sessions cannot be listed: {error}"));
-                self.reconcile(None, as_of).await;
+                self.reconcile(None, &gathered).await;
             }
         }
         self.complete_tick();
         Ok(())
     }
 
-    /// Adoption is a barrier: every session of ours has its Worker before anything is planned.
-    async fn on_first_listing(&mut self, listing: &Listing, as_of: Instant) {
-        for agent in self.args.spec.agents.clone() {
-            self.slots.add(Slot::new(agent));
-        }
-        for facts in &listing.owned {
-            self.adopt(facts).await;
-        }
-        self.report(CityStatus::StartingAgents);
-        self.stage = Stage::Starting(HashSet::new());
-        self.reconcile(Some(listing), as_of).await;
-        self.await_first_results();
-    }
-
-    /// The first plan was dispatched: what is under way now decides when the city is up.
-    fn await_first_results(&mut self) {
-        let missing: HashSet<AgentName> = self
-            .slots
-            .all()
-            .iter()
-            .filter(|entry| matches!(entry.slot.phase, Phase::Queued(_) | Phase::Starting))
-            .map(|entry| entry.slot.spec.name.clone())
-            .collect();
-        if missing.is_empty() {
-            self.stage = Stage::Running;
-            self.report(CityStatus::Running);
-        } else {
-            self.stage = Stage::Starting(missing);
-        }
-    }
-
-    async fn reconcile(&mut self, listing: Option<&Listing>, as_of: Instant) {
+    pub(super) async fn reconcile(&mut self, listing: Option<&Listing>, gathered: &Gathered) {
         if let Some(listing) = listing {
             self.foreign.clone_from(&listing.foreign);
-            if let Some(tracker) = &self.tracker {
-                tracker.send(TrackerMsg::Facts(crate::tracker::activities(listing)));
+            for facts in &listing.owned {
+                self.learn(facts, gathered.as_of);
             }
         }
-        let observed = listing.map(|listing| Observed { listing, as_of });
-        let actions = plan(self.args.spec.suspended, self.slots.all(), observed);
+        if self.args.spec.max_agents.is_some() {
+            self.refresh(); // who runs decides who keeps a place
+        }
+        let zombies = &gathered.zombies;
+        let observed = listing.map(|listing| Observed {
+            listing,
+            as_of: gathered.as_of,
+            zombies,
+        });
+        let actions = plan(
+            self.slots.all(),
+            observed,
+            &self.args.spec.daemon,
+            self.now(),
+        );
         // Names first: dispatching may move slots.
         let named: Vec<_> = actions
             .into_iter()
             .map(|action| (self.slot_name(&action), action))
             .collect();
+        let mut starts = Vec::new();
         for (agent, action) in named {
-            self.dispatch(agent, action, listing).await;
+            match (&action, agent) {
+                (Action::Consider(_), Some(agent)) => starts.push(agent),
+                (_, agent) => self.dispatch(agent, action, listing).await,
+            }
+        }
+        self.start_all(&starts).await;
+        self.inform_tracker();
+    }
+
+    /// The step for one agent, between ticks.
+    pub(super) async fn plan_one(&mut self, agent: &AgentName) {
+        let now = self.now();
+        let Some(slot) = self.slots.get(agent).map(|entry| &entry.slot) else {
+            return;
+        };
+        if !self.is_open() {
+            return;
+        }
+        match plan_running(slot, &self.args.spec.daemon, now) {
+            Some(action) => self.dispatch(Some(agent.clone()), action, None).await,
+            None if slot.run.is_none() => self.consider(agent).await,
+            None => {}
         }
     }
 
-    fn slot_name(&self, action: &Action) -> Option<AgentName> {
-        match action {
-            Action::Consider(i) | Action::Hold(i) | Action::Stop(i, _) | Action::Check(i) => self
-                .slots
-                .all()
-                .get(*i)
-                .map(|entry| entry.slot.spec.name.clone()),
-            Action::Adopt(_) | Action::Bury(_) => None,
+    /// A plan pass for one pool alone.
+    pub(super) async fn plan_pool(&mut self, template: &AgentName) {
+        let mut members: Vec<(Option<u32>, AgentName)> = self
+            .slots
+            .all()
+            .iter()
+            .filter(|entry| entry.slot.spec.template == *template)
+            .map(|entry| (entry.slot.spec.pool_slot, entry.slot.spec.name.clone()))
+            .collect();
+        members.sort_by(|a, b| b.cmp(a)); // the highest leaves first
+        let mut starts = Vec::new();
+        for (_, agent) in members {
+            let Some(slot) = self.slots.get(&agent).map(|entry| &entry.slot) else {
+                continue;
+            };
+            match slot.run.is_some() {
+                true => self.plan_one(&agent).await,
+                false if matches!(slot.want, crate::policy::Want::Excess) => self.forget(&agent),
+                false => starts.push(self.free_done(agent)),
+            }
         }
+        starts.reverse();
+        self.start_all(&starts).await;
+    }
+
+    /// A fresh check that still wants a slot frees it from `done`.
+    fn free_done(&mut self, agent: AgentName) -> AgentName {
+        if let Some(entry) = self.slots.get_mut(&agent)
+            && entry.slot.phase == Phase::Done
+        {
+            entry.slot.phase = Phase::Stopped;
+        }
+        agent
+    }
+
+    fn slot_name(&self, action: &Action) -> Option<AgentName> {
+        let index = match action {
+            Action::Adopt(_) | Action::Bury(_) => return None,
+            Action::Consider(i)
+            | Action::Forget(i)
+            | Action::Stop(i, _)
+            | Action::Drain(i, _)
+            | Action::Undrain(i)
+            | Action::TellDrift(i)
+            | Action::ApplyLive(i)
+            | Action::Zombie(i)
+            | Action::Check(i) => *i,
+        };
+        self.slots
+            .all()
+            .get(index)
+            .map(|entry| entry.slot.spec.name.clone())
     }
 
     async fn dispatch(
@@ -138,20 +220,24 @@ impl CityState {
         let facts = |index: usize| listing.and_then(|listing| listing.owned.get(index));
         match (action, agent) {
             (Action::Consider(_), Some(agent)) => self.consider(&agent).await,
-            (Action::Hold(_), Some(agent)) => self.settle(&agent).await,
-            (Action::Check(_), Some(agent)) => {
-                if let Some(entry) = self.slots.get(&agent) {
-                    entry.tell(WorkerMsg::Check);
-                }
+            (Action::Forget(_), Some(agent)) => self.forget(&agent),
+            (Action::Check(_), Some(agent)) => self.tell(&agent, WorkerMsg::Check),
+            (Action::Zombie(_), Some(agent)) => self.tell(&agent, WorkerMsg::Zombie),
+            (Action::Drain(_, reason), Some(agent)) => self.drain(&agent, reason, None),
+            (Action::Undrain(_), Some(agent)) => self.undrain(&agent),
+            (Action::TellDrift(_), Some(agent)) => {
+                self.tell_drift(&agent);
+                Box::pin(self.plan_one(&agent)).await;
             }
+            (Action::ApplyLive(_), Some(agent)) => self.apply_live(&agent),
             (Action::Stop(_, reason), Some(agent)) => {
-                self.note_drift(&agent, reason);
                 let grace = self.grace(reason);
                 self.stop_run(&agent, reason, grace);
             }
             (Action::Adopt(index), _) => {
                 if let Some(facts) = facts(index) {
                     self.adopt(facts).await;
+                    self.refresh();
                 }
             }
             (Action::Bury(index), _) => {
@@ -163,12 +249,55 @@ impl CityState {
         }
     }
 
+    fn tell(&self, agent: &AgentName, msg: WorkerMsg) {
+        if let Some(entry) = self.slots.get(agent) {
+            entry.tell(msg);
+        }
+    }
+
+    fn apply_live(&mut self, agent: &AgentName) {
+        let Some(entry) = self.slots.get_mut(agent) else {
+            return;
+        };
+        let (lines, hash) = (entry.slot.spec.live.clone(), entry.slot.spec.live_hash());
+        if let Some(run) = &mut entry.slot.run {
+            run.live_hash = Some(hash.clone());
+        }
+        entry.tell(WorkerMsg::ApplyLive {
+            lines,
+            hash,
+            update: true,
+        });
+    }
+
+    /// Tells the Tracker whom to watch for idleness.
+    fn inform_tracker(&self) {
+        let Some(tracker) = &self.tracker else { return };
+        let watched = |entry: &super::slots::Entry| {
+            let run = entry.slot.run.as_ref()?;
+            Some(Watched {
+                agent: entry.slot.spec.name.clone(),
+                last_activity: run.last_activity?,
+                limit: entry.slot.spec.idle_timeout?,
+            })
+        };
+        tracker.send(TrackerMsg::Watch(
+            self.slots.all().iter().filter_map(watched).collect(),
+        ));
+    }
+
     fn complete_tick(&mut self) {
         let now = self.now();
         let interval = self.args.spec.daemon.patrol_interval;
         let took = self.gate.complete(now);
         self.last_tick = Some((self.args.ports.clock.wall(), took));
-        if matches!(self.stage, Stage::Stopping(_)) {
+        let id = self.me.actor().get_id();
+        self.args.machine.send(MachineMsg::Ticked {
+            path: self.args.path.clone(),
+            id,
+            interval,
+        });
+        if !self.is_open() {
             return;
         }
         let due = self.gate.due(interval, now);
@@ -182,4 +311,33 @@ impl CityState {
             self.tick_timer = Some(self.me.send_after(delay, CityMsg::Tick(Trigger::Patrol)));
         }
     }
+}
+
+/// Sessions that live without the programs they should hold. Not being able to tell is not death.
+async fn zombies(
+    ports: &CityPorts,
+    listing: &Result<Listing, SessionError>,
+    named: Vec<(SessionName, Vec<String>)>,
+) -> HashSet<SessionName> {
+    let Ok(listing) = listing else {
+        return HashSet::new();
+    };
+    let mut dead = HashSet::new();
+    for (session, names) in named {
+        let live = listing
+            .owned
+            .iter()
+            .any(|facts| facts.session == session && facts.live);
+        if live
+            && timeout(
+                LISTING_LIMIT,
+                ports.sessions.process_alive(session.clone(), names),
+            )
+            .await
+                == Ok(Ok(false))
+        {
+            dead.insert(session);
+        }
+    }
+    dead
 }

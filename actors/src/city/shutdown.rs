@@ -12,7 +12,6 @@ use super::{CityMsg, CityState, Stage, StopMode};
 use crate::machine::stop_sessions;
 use crate::mailbox::Timer;
 use crate::model::{AgentEnd, AgentName, CityStatus, EndKind, EventDraft, StopReason, StopSummary};
-use crate::policy::Phase;
 use crate::worker::{Grace, WorkerMsg};
 
 const SWEEP_LIMIT: Duration = Duration::from_secs(15);
@@ -25,6 +24,8 @@ pub(super) struct Shutdown {
     /// Not interrupted yet. The grace runs from the last interrupt.
     uninterrupted: HashSet<AgentName>,
     deadline: Option<Timer>,
+    /// Waves still to be forced, the next one last.
+    force_waves: Vec<Vec<AgentName>>,
     summary: StopSummary,
     sweeping: bool,
 }
@@ -54,7 +55,8 @@ impl CityState {
             return;
         }
         self.tick_timer = None;
-        self.queue.clear();
+        self.drop_plan();
+        self.stop_plan = None;
         self.report(CityStatus::Stopping);
         let running: HashSet<AgentName> = self
             .slots
@@ -72,6 +74,7 @@ impl CityState {
             replies: reply.into_iter().collect(),
             uninterrupted: running.clone(),
             deadline: None,
+            force_waves: Vec::new(),
             summary: StopSummary {
                 interrupted: running.len(),
                 killed: Vec::new(),
@@ -80,9 +83,6 @@ impl CityState {
         });
         for entry in self.slots.iter_mut() {
             entry.alarm = None;
-            if matches!(entry.slot.phase, Phase::Queued(_)) {
-                entry.slot.phase = Phase::Stopped;
-            }
         }
         if mode == StopMode::Detach {
             return self.sweep();
@@ -134,9 +134,41 @@ impl CityState {
         }
     }
 
-    pub(super) fn on_grace_over(&self) {
-        for entry in self.slots.live() {
-            entry.tell(WorkerMsg::Force);
+    /// Second pass: survivors are forced, dependents first.
+    pub(super) fn on_grace_over(&mut self) {
+        let live = self
+            .slots
+            .live()
+            .map(|entry| entry.slot.spec.name.clone())
+            .collect();
+        let waves = self.waves_of(live);
+        if let Stage::Stopping(shutdown) = &mut self.stage {
+            shutdown.force_waves = waves;
+            self.force_next_wave();
+        }
+    }
+
+    fn force_next_wave(&mut self) {
+        loop {
+            let Stage::Stopping(shutdown) = &mut self.stage else {
+                return;
+            };
+            let Some(wave) = shutdown.force_waves.last() else {
+                return;
+            };
+            let live =
+                |agent: &&AgentName| self.slots.get(agent).is_some_and(|e| e.slot.run.is_some());
+            let left: Vec<AgentName> = wave.iter().filter(live).cloned().collect();
+            if left.is_empty() {
+                shutdown.force_waves.pop();
+                continue;
+            }
+            for agent in left {
+                if let Some(entry) = self.slots.get(&agent) {
+                    entry.tell(WorkerMsg::Force);
+                }
+            }
+            return;
         }
     }
 
@@ -148,6 +180,8 @@ impl CityState {
         };
         if done {
             self.sweep();
+        } else if !shutdown.force_waves.is_empty() {
+            self.force_next_wave();
         } else if shutdown.uninterrupted.is_empty()
             && shutdown.deadline.is_none()
             && shutdown.mode == StopMode::Graceful

@@ -95,8 +95,28 @@ impl Slots {
         self.reindex();
     }
 
+    /// Names of all slots, in order.
+    pub(super) fn names(&self) -> Vec<AgentName> {
+        self.entries
+            .iter()
+            .map(|entry| entry.slot.spec.name.clone())
+            .collect()
+    }
+
+    /// How many instances of a template are up.
+    pub(super) fn alive_of(&self, template: &AgentName) -> usize {
+        let fixed = self
+            .get(template)
+            .is_some_and(|entry| entry.slot.is_alive());
+        if fixed {
+            return 1;
+        }
+        let of = |entry: &&Entry| entry.slot.spec.template == *template && entry.slot.is_alive();
+        self.entries.iter().filter(of).count()
+    }
+
     /// Takes the config's order; what is no longer configured goes last.
-    pub(super) fn reorder(&mut self, order: &HashMap<&AgentName, usize>) {
+    pub(super) fn reorder(&mut self, order: &HashMap<AgentName, usize>) {
         self.entries.sort_by_key(|entry| {
             order
                 .get(&entry.slot.spec.name)

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::slots::Entry;
 use super::{CityState, Stage};
-use crate::model::{AgentState, CityStatus, CityView, InstanceView};
-use crate::policy::Phase;
+use crate::model::{AgentState, CityStatus, CityView, InstanceView, PoolView};
+use crate::policy::{Phase, Want};
 use crate::tree::{Kind, Node};
 
 impl CityState {
@@ -46,12 +46,17 @@ impl CityState {
             state: slot.state(),
             reason: self.reason(entry, now),
             running: run.is_some_and(|run| run.announced),
-            suspended: slot.spec.suspended || self.args.spec.suspended,
-            pool: None,
+            suspended: slot.want == Want::Suspended,
+            pool: self.pool_view(entry),
             depends_on: slot.spec.depends_on.clone(),
-            last_activity: None,
+            last_activity: run
+                .and_then(|run| run.last_activity)
+                .map(|at| self.wall_at(at)),
             config_hash: slot.spec.fingerprint.hash.clone(),
-            drifted_from: None,
+            drifted_from: run
+                .and_then(|run| run.fingerprint.as_ref())
+                .filter(|then| then.hash != slot.spec.fingerprint.hash)
+                .map(|then| then.hash.clone()),
             session: slot.spec.session.clone(),
             session_id: run.map(|run| run.token.clone()),
             generation: slot.generation,
@@ -80,26 +85,65 @@ impl CityState {
         }
     }
 
+    fn pool_view(&self, entry: &Entry) -> Option<PoolView> {
+        let spec = &entry.slot.spec;
+        let pool = spec.pool.as_ref().filter(|_| spec.pool_slot.is_some())?;
+        Some(PoolView {
+            template: spec.template.clone(),
+            min: pool.min,
+            max: pool.max,
+            count: self.pools.get(&spec.template).and_then(|pool| pool.count),
+        })
+    }
+
     /// Answers "why is it not running?".
     fn reason(&self, entry: &Entry, now: Instant) -> Option<String> {
         let slot = &entry.slot;
         let limit = slot.spec.limit;
-        match slot.phase {
-            Phase::Quarantined { .. } => Some(format!(
+        match slot.state() {
+            AgentState::Quarantined => Some(format!(
                 "crash loop: {} charged ends within {}",
                 slot.ledger.count(limit.window, now),
                 short(limit.window)
             )),
-            Phase::Backoff { .. } => Some("waiting before the next restart".into()),
-            Phase::Queued(_) => Some("waiting for a free start slot".into()),
-            Phase::Suspended if self.args.spec.suspended => Some("the city is suspended".into()),
-            Phase::Suspended => Some("suspended in the config".into()),
-            Phase::Done => Some(format!(
+            AgentState::Backoff => Some("waiting before the next restart".into()),
+            AgentState::Starting if matches!(slot.phase, Phase::Queued(_)) => {
+                Some("waiting for a free start slot".into())
+            }
+            AgentState::Blocked => {
+                let on = slot
+                    .blocked_on
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                Some(format!("waits for {on}, which is not up"))
+            }
+            AgentState::Suspended if self.args.spec.suspended => {
+                Some("the city is suspended".into())
+            }
+            AgentState::Suspended => Some("suspended in the config".into()),
+            AgentState::Limited => Some(format!(
+                "left out by max_agents = {}",
+                self.args.spec.max_agents.unwrap_or_default()
+            )),
+            AgentState::Held => match &slot.want {
+                Want::Held(why) => Some(why.clone()),
+                _ => None,
+            },
+            AgentState::Frozen => Some("the first check of its pool has not ended yet".into()),
+            AgentState::Done => Some(format!(
                 "ended, and restart = \"{}\" asks for no successor",
                 json!(slot.spec.restart).as_str().unwrap_or_default()
             )),
-            Phase::Stopping(reason) => Some(format!("being stopped: {}", reason.as_str())),
-            Phase::Stopped | Phase::Starting | Phase::Running => None,
+            AgentState::Draining => {
+                let drain = slot.run.as_ref().and_then(|run| run.drain);
+                drain.map(|drain| format!("asked to finish: {}", drain.reason.as_str()))
+            }
+            AgentState::Stopping => match slot.phase {
+                Phase::Stopping(reason) => Some(format!("being stopped: {}", reason.as_str())),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -109,8 +153,8 @@ impl CityState {
         let city = self.args.spec.name.to_string();
         let status = match &self.stage {
             Stage::Adopting => CityStatus::AdoptingSessions,
-            Stage::Starting(_) => CityStatus::StartingAgents,
-            Stage::Running => CityStatus::Running,
+            Stage::Starting => CityStatus::StartingAgents,
+            Stage::Running | Stage::Swapping(_) => CityStatus::Running,
             Stage::Stopping(_) => CityStatus::Stopping,
         };
         let mut node = Node::new(Kind::City, &city, &city, status.as_str())

@@ -28,6 +28,10 @@ pub(super) struct Record {
     pub(super) init_failures: u32,
     pub(super) retry: Option<(DateTime<Utc>, Timer)>,
     pub(super) running_since: Option<Instant>,
+    /// Rings when the city has not ticked for too long.
+    pub(super) stall: Option<Timer>,
+    /// Killed because it stood still; its end is still to be seen.
+    pub(super) stalled: bool,
     pub(super) summary: Option<StopSummary>,
 }
 
@@ -46,6 +50,8 @@ impl Record {
             init_failures: 0,
             retry: None,
             running_since: None,
+            stall: None,
+            stalled: false,
             summary: None,
         }
     }

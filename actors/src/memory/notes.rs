@@ -35,10 +35,9 @@ impl Notes for MemoryNotes {
         Box::pin(async { Ok(()) })
     }
 
-    fn save_capture(&self, session: String, text: String) -> PortFuture<'_, String, NotesError> {
+    fn save_capture(&self, session: &str, text: String) -> String {
         let mut captures = lock(&self.captures);
-        captures.push((session.clone(), text));
-        let path = format!("captures/{session}-{}.txt", captures.len());
-        Box::pin(async move { Ok(path) })
+        captures.push((session.to_owned(), text));
+        format!("captures/{session}-{}.txt", captures.len())
     }
 }

@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::slot::{Phase, Slot};
-use crate::model::StartCause;
+use super::slot::{Phase, Slot, Want};
+use crate::model::{AgentName, StartCause};
 
 /// Whether a slot without a run may have one now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "an admission nobody acts on leaves the agent down"]
 pub enum Admission {
     /// Start it.
@@ -22,9 +22,10 @@ pub enum Admission {
     Refuse,
 }
 
-/// May this slot be started now? Asked by the plan, by timers and after each end.
-pub fn admit(slot: &Slot, city_suspended: bool, now: Instant) -> Admission {
-    if slot.run.is_some() || !slot.configured || slot.spec.suspended || city_suspended {
+/// May this slot be started now, as far as it alone is concerned? Dependencies are another
+/// question. Asked by the plan, by timers and after each end.
+pub fn admit(slot: &Slot, now: Instant) -> Admission {
+    if slot.run.is_some() || slot.want != Want::Yes {
         return Admission::Refuse;
     }
     let start = |cause| Admission::Start {
@@ -32,8 +33,7 @@ pub fn admit(slot: &Slot, city_suspended: bool, now: Instant) -> Admission {
         leaves_quarantine: false,
     };
     match slot.phase {
-        Phase::Stopped => start(StartCause::Initial),
-        Phase::Suspended => start(StartCause::User),
+        Phase::Stopped => start(first_cause(slot)),
         Phase::Backoff { until, cause } if until <= now => start(cause),
         Phase::Backoff { until, .. } => Admission::Wait(until),
         Phase::Quarantined { .. } => match slot.ledger.quarantined_until(slot.spec.limit, now) {
@@ -48,6 +48,23 @@ pub fn admit(slot: &Slot, city_suspended: bool, now: Instant) -> Admission {
             Admission::Refuse
         }
     }
+}
+
+fn first_cause(slot: &Slot) -> StartCause {
+    match slot.spec.pool_slot {
+        Some(_) => StartCause::ScaleUp,
+        None => StartCause::Initial,
+    }
+}
+
+/// The dependency that keeps a slot down, if there is one: the first template it needs of which
+/// nobody is up. `is_up` knows templates: an instance alive, or a pool that wants none.
+#[must_use]
+pub fn missing_dependency<'a>(
+    slot: &'a Slot,
+    is_up: impl Fn(&AgentName) -> bool,
+) -> Option<&'a AgentName> {
+    slot.spec.depends_on.iter().find(|on| !is_up(on))
 }
 
 #[cfg(test)]
@@ -84,7 +101,6 @@ mod tests {
         let cause = StartCause::Crash;
         let table = [
             (Phase::Stopped, start(StartCause::Initial)),
-            (Phase::Suspended, start(StartCause::User)),
             (Phase::Backoff { until: now, cause }, start(cause)),
             (
                 Phase::Backoff {
@@ -100,12 +116,26 @@ mod tests {
             (Phase::Stopping(StopReason::Drift), Admission::Refuse),
         ];
         for (phase, expected) in table {
-            assert_eq!(admit(&slot(phase), false, now), expected, "{phase:?}");
-            assert_eq!(
-                admit(&slot(phase), true, now),
-                Admission::Refuse,
-                "suspended, {phase:?}"
-            );
+            assert_eq!(admit(&slot(phase), now), expected, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_started_that_is_not_wanted() {
+        let held = Want::Held("x".into());
+        for want in [
+            Want::Suspended,
+            Want::Limited,
+            held,
+            Want::Frozen,
+            Want::Excess,
+            Want::Gone,
+        ] {
+            let slot = Slot {
+                want: want.clone(),
+                ..slot(Phase::Stopped)
+            };
+            assert_eq!(admit(&slot, Instant::now()), Admission::Refuse, "{want:?}");
         }
     }
 
@@ -123,9 +153,9 @@ mod tests {
             start,
         );
         let wake = until + Duration::from_millis(1);
-        assert_eq!(admit(&slot, false, until), Admission::Wait(wake));
+        assert_eq!(admit(&slot, until), Admission::Wait(wake));
         assert_eq!(
-            admit(&slot, false, wake),
+            admit(&slot, wake),
             Admission::Start {
                 cause: StartCause::Expiry,
                 leaves_quarantine: true
@@ -134,20 +164,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_configured_or_suspended_is_refused() {
-        let now = Instant::now();
-        let removed = Slot {
-            configured: false,
-            ..slot(Phase::Stopped)
-        };
-        assert_eq!(admit(&removed, false, now), Admission::Refuse);
+    fn the_first_dependency_that_is_down_is_named() {
         let spec = AgentSpec::command("a", ["x"])
-            .suspended(true)
+            .depends_on("up")
+            .depends_on("down")
             .build()
             .unwrap();
+        let slot = Slot::new(Arc::new(spec));
         assert_eq!(
-            admit(&Slot::new(Arc::new(spec)), false, now),
-            Admission::Refuse
+            missing_dependency(&slot, |on| on.as_str() == "up")
+                .unwrap()
+                .as_str(),
+            "down"
         );
+        assert_eq!(missing_dependency(&slot, |_| true), None);
     }
 }

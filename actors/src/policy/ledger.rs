@@ -56,6 +56,18 @@ impl Ledger {
         Some(*oldest + limit.window)
     }
 
+    /// A ledger with these starts, as read from a history.
+    pub fn from_starts(starts: impl IntoIterator<Item = Instant>) -> Self {
+        Self {
+            starts: starts.into_iter().collect(),
+        }
+    }
+
+    /// The start instants it holds, oldest first.
+    pub fn starts(&self) -> impl Iterator<Item = &Instant> {
+        self.starts.iter()
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.starts.clear();

@@ -1,10 +1,11 @@
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::slot::{Phase, Slot};
-use crate::model::{SessionName, StopReason};
+use super::slot::{DrainReason, Phase, Run, Slot, Want};
+use crate::model::{Daemon, OnDrift, SessionName, StopReason};
 use crate::ports::{Facts, Listing};
 
 /// One step towards the desired state.
@@ -12,10 +13,20 @@ use crate::ports::{Facts, Listing};
 pub enum Action {
     /// Ask [`super::admit`] about the slot, and start it if it agrees.
     Consider(usize),
-    /// The slot has no run and must not have one: the user holds it back.
-    Hold(usize),
+    /// Forget the slot: it has no run and is in no config.
+    Forget(usize),
     /// Stop the run of the slot.
     Stop(usize, StopReason),
+    /// Ask the run to finish.
+    Drain(usize, DrainReason),
+    /// Take that wish back.
+    Undrain(usize),
+    /// Say that the config differs from the run's.
+    TellDrift(usize),
+    /// Run the live lines again, without a restart.
+    ApplyLive(usize),
+    /// The session is there, but none of the programs it should hold.
+    Zombie(usize),
     /// The listing knows nothing, or nothing alive, of the slot's run: look closer.
     Check(usize),
     /// A session of ours that no slot knows: take it over. Index into the listing.
@@ -31,56 +42,154 @@ pub struct Observed<'a> {
     pub listing: &'a Listing,
     /// When the listing was asked for. It proves nothing about later runs.
     pub as_of: Instant,
+    /// Sessions without the programs they should hold.
+    pub zombies: &'a HashSet<SessionName>,
 }
 
 /// Compares what is wanted with what is there. `None` for `observed` means that nothing could be
 /// observed: then nobody is declared dead and nothing unknown is touched.
 pub fn plan<S: Borrow<Slot>>(
-    city_suspended: bool,
     slots: &[S],
     observed: Option<Observed<'_>>,
+    daemon: &Daemon,
+    now: Instant,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
     let seen = observed
         .map(|observed| by_session(observed.listing))
         .unwrap_or_default();
+    let mut excess = Vec::new();
     for (index, slot) in slots.iter().map(Borrow::borrow).enumerate() {
-        let wanted = slot.configured && !slot.spec.suspended && !city_suspended;
-        match slot.phase {
-            Phase::Running if !slot.configured => {
-                actions.push(Action::Stop(index, StopReason::Orphan))
-            }
-            Phase::Running if !wanted => actions.push(Action::Stop(index, StopReason::Suspended)),
-            Phase::Running if slot.has_drifted() => {
-                actions.push(Action::Stop(index, StopReason::Drift))
-            }
-            Phase::Running => {
-                if observed.is_some_and(|observed| is_missing(slot, &seen, observed)) {
-                    actions.push(Action::Check(index));
+        match (&slot.phase, &slot.run) {
+            (Phase::Running, Some(run)) => {
+                if slot.want == Want::Excess && run.drain.is_none() && !run.acked {
+                    excess.push((slot.spec.pool_slot, index));
+                    continue;
                 }
+                let look =
+                    observed.and_then(|observed| closer_look(index, slot, run, &seen, observed));
+                actions.extend(look.or_else(|| running(index, slot, run, daemon, now)));
             }
-            Phase::Stopped
-            | Phase::Backoff { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Suspended => {
-                actions.push(if wanted {
-                    Action::Consider(index)
-                } else {
-                    Action::Hold(index)
-                });
+            (Phase::Starting, _) => {
+                actions.extend(unwanted(&slot.want).map(|why| Action::Stop(index, why)))
             }
-            Phase::Queued(_) if !wanted => actions.push(Action::Hold(index)),
-            Phase::Starting if !slot.configured => {
-                actions.push(Action::Stop(index, StopReason::Orphan))
+            (Phase::Queued(_) | Phase::Stopping(_) | Phase::Running, _) => {}
+            _ if matches!(slot.want, Want::Gone | Want::Excess) => {
+                actions.push(Action::Forget(index))
             }
-            Phase::Starting if !wanted => actions.push(Action::Stop(index, StopReason::Suspended)),
-            Phase::Queued(_) | Phase::Starting | Phase::Stopping(_) | Phase::Done => {}
+            (Phase::Done, _) if slot.spec.pool_slot.is_none() => {}
+            _ => actions.push(Action::Consider(index)),
         }
     }
+    // The highest member of a pool leaves first.
+    excess.sort_unstable_by(|a, b| b.cmp(a));
+    actions.extend(
+        excess
+            .into_iter()
+            .map(|(_, index)| Action::Drain(index, DrainReason::PoolExcess)),
+    );
     if let Some(observed) = observed {
         unknown_sessions(slots, observed.listing, &mut actions);
     }
     actions
+}
+
+/// The step for one slot whose run is up, between listings.
+#[must_use]
+pub fn plan_running(slot: &Slot, daemon: &Daemon, now: Instant) -> Option<Action> {
+    match (&slot.phase, &slot.run) {
+        (Phase::Running, Some(run))
+            if slot.want == Want::Excess && run.drain.is_none() && !run.acked =>
+        {
+            Some(Action::Drain(0, DrainReason::PoolExcess))
+        }
+        (Phase::Running, Some(run)) => running(0, slot, run, daemon, now),
+        _ => None,
+    }
+}
+
+/// Why a run that is not wanted is stopped; members of a pool drain instead.
+fn unwanted(want: &Want) -> Option<StopReason> {
+    match want {
+        Want::Suspended => Some(StopReason::Suspended),
+        Want::Limited => Some(StopReason::Limited),
+        Want::Gone => Some(StopReason::Orphan),
+        Want::Excess => Some(StopReason::Orphan),
+        Want::Yes | Want::Held(_) | Want::Frozen => None,
+    }
+}
+
+/// What to do about a run that is up: the first thing that applies.
+fn running(index: usize, slot: &Slot, run: &Run, daemon: &Daemon, now: Instant) -> Option<Action> {
+    match slot.want {
+        Want::Held(_) | Want::Frozen => return None,
+        Want::Excess => return drain_step(index, slot, run, now),
+        Want::Suspended | Want::Limited | Want::Gone => {
+            return unwanted(&slot.want).map(|why| Action::Stop(index, why));
+        }
+        Want::Yes => {}
+    }
+    if let Some(action) = drain_step(index, slot, run, now) {
+        return Some(action);
+    }
+    if run.drain.is_some() {
+        return None;
+    }
+    if run.restart_requested {
+        return Some(Action::Stop(index, StopReason::Requested));
+    }
+    let idle = slot
+        .spec
+        .idle_timeout
+        .is_some_and(|limit| run.quiet_for_more_than(limit, now));
+    if idle && !run.attached {
+        return Some(Action::Stop(index, StopReason::Idle));
+    }
+    if slot.has_drifted() {
+        return drift_step(index, slot, run, daemon, now);
+    }
+    slot.has_live_drift().then_some(Action::ApplyLive(index))
+}
+
+/// A run that was asked to finish, or says that it has.
+fn drain_step(index: usize, slot: &Slot, run: &Run, now: Instant) -> Option<Action> {
+    if run.acked {
+        return Some(Action::Stop(index, StopReason::Drained));
+    }
+    let drain = run.drain?;
+    let over = |limit: Duration| now.saturating_duration_since(drain.since) > limit;
+    if drain.timeout.is_some_and(over) {
+        return Some(Action::Stop(index, StopReason::DrainTimeout));
+    }
+    let pointless = match drain.reason {
+        DrainReason::PoolExcess => slot.want == Want::Yes,
+        DrainReason::ConfigDrift => !slot.has_drifted(),
+        DrainReason::User => false,
+    };
+    pointless.then_some(Action::Undrain(index))
+}
+
+fn drift_step(
+    index: usize,
+    slot: &Slot,
+    run: &Run,
+    daemon: &Daemon,
+    now: Instant,
+) -> Option<Action> {
+    if run.drift_told.as_ref() != Some(&slot.spec.fingerprint.hash) {
+        return Some(Action::TellDrift(index));
+    }
+    if run.attached {
+        return None;
+    }
+    match slot.spec.on_drift {
+        OnDrift::Restart => Some(Action::Stop(index, StopReason::Drift)),
+        OnDrift::Drain => Some(Action::Drain(index, DrainReason::ConfigDrift)),
+        OnDrift::Idle if run.quiet_for_more_than(daemon.drift_idle_after, now) => {
+            Some(Action::Stop(index, StopReason::Drift))
+        }
+        OnDrift::Idle | OnDrift::Report => None,
+    }
 }
 
 type Seen<'a> = HashMap<&'a SessionName, &'a Facts>;
@@ -93,12 +202,27 @@ fn by_session(listing: &Listing) -> Seen<'_> {
         .collect()
 }
 
-fn is_missing(slot: &Slot, seen: &Seen<'_>, observed: Observed<'_>) -> bool {
-    let Some(run) = &slot.run else { return false };
-    let alive = seen
+/// The listing is the net under lost notifications.
+fn closer_look(
+    index: usize,
+    slot: &Slot,
+    run: &Run,
+    seen: &Seen<'_>,
+    observed: Observed<'_>,
+) -> Option<Action> {
+    if run.started >= observed.as_of {
+        return None;
+    }
+    let facts = seen
         .get(&slot.spec.session)
-        .is_some_and(|facts| facts.token == run.token && facts.live);
-    !alive && run.started < observed.as_of
+        .filter(|facts| facts.token == run.token);
+    match facts {
+        Some(facts) if facts.live => observed
+            .zombies
+            .contains(&slot.spec.session)
+            .then_some(Action::Zombie(index)),
+        _ => Some(Action::Check(index)),
+    }
 }
 
 fn unknown_sessions<S: Borrow<Slot>>(slots: &[S], listing: &Listing, actions: &mut Vec<Action>) {
@@ -123,178 +247,4 @@ fn unknown_sessions<S: Borrow<Slot>>(slots: &[S], listing: &Listing, actions: &m
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use chrono::DateTime;
-
-    use super::*;
-    use crate::model::{AgentSpec, Fingerprint, RunToken, StartCause};
-    use crate::policy::Run;
-
-    fn slot(name: &str, phase: Phase) -> Slot {
-        let spec = AgentSpec::command(name, ["x"]).build().unwrap();
-        let mut slot = Slot {
-            phase,
-            ..Slot::new(Arc::new(spec))
-        };
-        if matches!(phase, Phase::Running | Phase::Starting | Phase::Stopping(_)) {
-            slot.run = Some(Run {
-                token: token(name),
-                started: Instant::now(),
-                pid: None,
-                fingerprint: Some(slot.spec.fingerprint.clone()),
-                cause: StartCause::Initial,
-                announced: true,
-            });
-        }
-        slot
-    }
-
-    fn token(name: &str) -> RunToken {
-        RunToken::new(format!("t-{name}")).unwrap()
-    }
-
-    fn facts(slot: &Slot, live: bool) -> Facts {
-        Facts {
-            session: slot.spec.session.clone(),
-            agent: slot.spec.name.clone(),
-            token: token(slot.spec.name.as_str()),
-            live,
-            pid: None,
-            started_at: DateTime::UNIX_EPOCH,
-            last_activity: None,
-            attached: false,
-            notes: BTreeMap::new(),
-        }
-    }
-
-    fn listing(owned: Vec<Facts>) -> Listing {
-        Listing {
-            owned,
-            foreign: Vec::new(),
-        }
-    }
-
-    fn later() -> Instant {
-        Instant::now() + Duration::from_secs(1)
-    }
-
-    fn planned(slots: &[Slot], owned: Vec<Facts>) -> Vec<Action> {
-        plan(
-            false,
-            slots,
-            Some(Observed {
-                listing: &listing(owned),
-                as_of: later(),
-            }),
-        )
-    }
-
-    #[test]
-    fn healthy_agents_need_nothing() {
-        let slots = [slot("a", Phase::Running), slot("b", Phase::Done)];
-        assert_eq!(planned(&slots, vec![facts(&slots[0], true)]), []);
-    }
-
-    #[test]
-    fn what_rests_is_considered_and_what_is_under_way_is_left_alone() {
-        let slots = [
-            slot("a", Phase::Stopped),
-            slot("b", Phase::Starting),
-            slot("c", Phase::Stopping(StopReason::User)),
-            slot("d", Phase::Quarantined { until: later() }),
-        ];
-        assert_eq!(
-            planned(&slots, vec![]),
-            [Action::Consider(0), Action::Consider(3)]
-        );
-    }
-
-    #[test]
-    fn another_fingerprint_is_drift_but_an_unknown_one_or_version_is_not() {
-        let run_with = |fingerprint| {
-            let mut slot = slot("a", Phase::Running);
-            slot.run.as_mut().unwrap().fingerprint = fingerprint;
-            slot
-        };
-        let hash = |hash: &str| {
-            Some(Fingerprint {
-                hash: hash.into(),
-                fields: BTreeMap::new(),
-            })
-        };
-        let table = [
-            (hash("v1:00"), vec![Action::Stop(0, StopReason::Drift)]),
-            (hash("v0:00"), vec![]),
-            (None, vec![]),
-        ];
-        for (fingerprint, expected) in table {
-            let slots = [run_with(fingerprint.clone())];
-            assert_eq!(
-                planned(&slots, vec![facts(&slots[0], true)]),
-                expected,
-                "{fingerprint:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_run_is_looked_at_closer_when_a_newer_listing_misses_it() {
-        let slots = [slot("a", Phase::Running), slot("b", Phase::Running)];
-        assert_eq!(
-            planned(&slots, vec![facts(&slots[1], false)]),
-            [Action::Check(0), Action::Check(1)]
-        );
-        let older = Instant::now() - Duration::from_secs(1);
-        let nothing = listing(vec![]);
-        assert_eq!(
-            plan(
-                false,
-                &slots,
-                Some(Observed {
-                    listing: &nothing,
-                    as_of: older
-                })
-            ),
-            []
-        );
-    }
-
-    #[test]
-    fn without_a_listing_nobody_is_declared_dead() {
-        let slots = [slot("a", Phase::Running), slot("b", Phase::Stopped)];
-        assert_eq!(plan(false, &slots, None), [Action::Consider(1)]);
-    }
-
-    #[test]
-    fn removed_and_suspended_agents_are_stopped() {
-        let removed = Slot {
-            configured: false,
-            ..slot("a", Phase::Running)
-        };
-        let running = slot("b", Phase::Running);
-        let slots = [removed, running];
-        assert_eq!(
-            plan(true, &slots, None),
-            [
-                Action::Stop(0, StopReason::Orphan),
-                Action::Stop(1, StopReason::Suspended)
-            ]
-        );
-    }
-
-    #[test]
-    fn sessions_nobody_knows_are_adopted_and_seen_ends_are_buried() {
-        let stranger = slot("stranger", Phase::Stopped);
-        let mut ended = slot("ended", Phase::Done);
-        ended.ended = Some(token("ended"));
-        let slots = [ended];
-        let owned = vec![facts(&stranger, true), facts(&slots[0], false)];
-        assert_eq!(planned(&slots, owned), [Action::Adopt(0), Action::Bury(1)]);
-        let seen_to_end_since = vec![facts(&slots[0], true)];
-        assert_eq!(planned(&slots, seen_to_end_since), []);
-    }
-}
+mod tests;

@@ -1,18 +1,21 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Ledger, Pacing};
-use crate::model::{AgentSpec, AgentState, Daemon, Fingerprint, RunToken, StartCause, StopReason};
+use crate::model::{
+    AgentName, AgentSpec, AgentState, Daemon, Fingerprint, RunToken, StartCause, StopReason,
+};
 
 /// The CitySupervisor's record of one instance, with or without a live run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slot {
     /// Child spec in force for the next run.
     pub spec: Arc<AgentSpec>,
-    /// Still in the config. A slot that is not goes away with its run.
-    pub configured: bool,
+    /// Whether it should run.
+    pub want: Want,
     /// Where it stands.
     pub phase: Phase,
     /// Charged ends.
@@ -31,6 +34,31 @@ pub struct Slot {
     pub ended: Option<RunToken>,
     /// How the last unplanned end came about, for a person.
     pub last_error: Option<String>,
+    /// The dependency it waits for.
+    pub blocked_on: Option<AgentName>,
+    /// Agents whose end took it along; it returns after them.
+    pub cascade_of: BTreeSet<AgentName>,
+    /// A user wants a successor to the run being stopped, whatever the restart type says.
+    pub respawn: bool,
+}
+
+/// Whether an instance should run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Want {
+    /// It should.
+    Yes,
+    /// It, its rig or its city is suspended.
+    Suspended,
+    /// Left out by a limit on the number of agents.
+    Limited,
+    /// It can neither be started nor be stopped, for a reason outside gc.
+    Held(String),
+    /// Not known yet: its pool's first check is pending.
+    Frozen,
+    /// A member of a pool beyond the count.
+    Excess,
+    /// In no config.
+    Gone,
 }
 
 /// One run of a slot.
@@ -44,10 +72,108 @@ pub struct Run {
     pub pid: Option<u32>,
     /// What it was started with; `None` for an adopted run that carries no hash.
     pub fingerprint: Option<Fingerprint>,
+    /// Hash of the live lines that were run last; `None` if unknown.
+    pub live_hash: Option<String>,
     /// Why it was started.
     pub cause: StartCause,
     /// `agent.started` (or `agent.adopted`) was emitted: its end is an event too.
     pub announced: bool,
+    /// It was asked to finish.
+    pub drain: Option<Drain>,
+    /// It says that it has finished.
+    pub acked: bool,
+    /// It asks for a fresh session.
+    pub restart_requested: bool,
+    /// Last activity; `None` if unknown.
+    pub last_activity: Option<Instant>,
+    /// Somebody has a terminal on it.
+    pub attached: bool,
+    /// The fingerprint whose drift was told.
+    pub drift_told: Option<String>,
+    /// Metadata listed before this instant may be older than our own last change of it.
+    pub notes_settle_at: Option<Instant>,
+}
+
+impl Run {
+    /// A run that begins now.
+    #[must_use]
+    pub fn new(token: RunToken, started: Instant, cause: StartCause) -> Self {
+        Self {
+            token,
+            started,
+            pid: None,
+            fingerprint: None,
+            live_hash: None,
+            cause,
+            announced: false,
+            drain: None,
+            acked: false,
+            restart_requested: false,
+            last_activity: None,
+            attached: false,
+            drift_told: None,
+            notes_settle_at: None,
+        }
+    }
+
+    /// Longer than `limit` without activity; unknown activity is not idleness.
+    #[must_use]
+    pub fn quiet_for_more_than(&self, limit: Duration, now: Instant) -> bool {
+        self.last_activity
+            .is_some_and(|at| now.saturating_duration_since(at) > limit)
+    }
+}
+
+/// A run that was asked to finish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drain {
+    /// Since when.
+    pub since: Instant,
+    /// Why.
+    pub reason: DrainReason,
+    /// After how long it is forced; `None`: never.
+    pub timeout: Option<Duration>,
+}
+
+/// Why a run was asked to finish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrainReason {
+    /// The pool wants fewer instances.
+    PoolExcess,
+    /// Its config changed.
+    ConfigDrift,
+    /// A user asked.
+    User,
+}
+
+impl DrainReason {
+    /// The word in metadata and events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PoolExcess => "pool-excess",
+            Self::ConfigDrift => "config-drift",
+            Self::User => "user",
+        }
+    }
+
+    /// Reads the word back.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::PoolExcess, Self::ConfigDrift, Self::User]
+            .into_iter()
+            .find(|r| r.as_str() == word)
+    }
+
+    /// Cause of the run that follows one that finished.
+    #[must_use]
+    pub fn successor(self) -> StartCause {
+        match self {
+            Self::PoolExcess => StartCause::ScaleUp,
+            Self::ConfigDrift => StartCause::Drift,
+            Self::User => StartCause::User,
+        }
+    }
 }
 
 /// Where a slot stands.
@@ -55,7 +181,7 @@ pub struct Run {
 pub enum Phase {
     /// No run; the next plan decides.
     Stopped,
-    /// Waiting for a start permit.
+    /// Part of a start plan: waits for its wave or for a permit.
     Queued(StartCause),
     /// A run is being started.
     Starting,
@@ -75,8 +201,6 @@ pub enum Phase {
         /// The last instant of the quarantine.
         until: Instant,
     },
-    /// Held back by the user.
-    Suspended,
     /// Ended for good, by its restart type.
     Done,
 }
@@ -87,7 +211,7 @@ impl Slot {
     pub fn new(spec: Arc<AgentSpec>) -> Self {
         Self {
             spec,
-            configured: true,
+            want: Want::Yes,
             phase: Phase::Stopped,
             ledger: Ledger::default(),
             pacing: Pacing::default(),
@@ -97,22 +221,40 @@ impl Slot {
             run: None,
             ended: None,
             last_error: None,
+            blocked_on: None,
+            cascade_of: BTreeSet::new(),
+            respawn: false,
         }
     }
 
     /// The state word shown to people.
     #[must_use]
     pub fn state(&self) -> AgentState {
-        match self.phase {
-            Phase::Stopped => AgentState::Stopped,
-            Phase::Queued(_) | Phase::Starting => AgentState::Starting,
-            Phase::Running => AgentState::Running,
-            Phase::Stopping(_) => AgentState::Stopping,
-            Phase::Backoff { .. } => AgentState::Backoff,
-            Phase::Quarantined { .. } => AgentState::Quarantined,
-            Phase::Suspended => AgentState::Suspended,
-            Phase::Done => AgentState::Done,
+        let draining = self.run.as_ref().is_some_and(|run| run.drain.is_some());
+        match (&self.phase, &self.want) {
+            (Phase::Stopping(_), _) => AgentState::Stopping,
+            (Phase::Running, _) if draining => AgentState::Draining,
+            (Phase::Running, _) => AgentState::Running,
+            (Phase::Starting, _) => AgentState::Starting,
+            (_, Want::Suspended) => AgentState::Suspended,
+            (_, Want::Limited) => AgentState::Limited,
+            (_, Want::Held(_)) => AgentState::Held,
+            (_, Want::Frozen) => AgentState::Frozen,
+            (Phase::Quarantined { .. }, _) => AgentState::Quarantined,
+            (Phase::Done, _) => AgentState::Done,
+            (Phase::Stopped | Phase::Backoff { .. }, _) if self.blocked_on.is_some() => {
+                AgentState::Blocked
+            }
+            (Phase::Queued(_), _) => AgentState::Starting,
+            (Phase::Backoff { .. }, _) => AgentState::Backoff,
+            (Phase::Stopped, _) => AgentState::Stopped,
         }
+    }
+
+    /// Up, and not on its way out: what dependents count on.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.phase == Phase::Running && self.run.as_ref().is_some_and(|run| run.announced)
     }
 
     /// The run was started with another config than the one in force. An unknown hash, or one of
@@ -125,6 +267,13 @@ impl Slot {
             .as_ref()
             .and_then(|run| run.fingerprint.as_ref())
             .is_some_and(|then| then.hash != *now && version(&then.hash) == version(now))
+    }
+
+    /// Only the live lines differ from those that were run last.
+    #[must_use]
+    pub fn has_live_drift(&self) -> bool {
+        let then = self.run.as_ref().and_then(|run| run.live_hash.as_ref());
+        then.is_some_and(|then| *then != self.spec.live_hash())
     }
 
     /// Forgives everything: a reload or the user asks for a fresh start.

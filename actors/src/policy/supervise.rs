@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::slot::{Phase, Slot, is_stable};
+use super::slot::{DrainReason, Phase, Slot, is_stable};
 use crate::model::{AgentEnd, Daemon, EndClass, EndKind, RestartType, StartCause, StopReason};
 
 /// What follows the end of a run.
@@ -27,20 +27,26 @@ pub enum Verdict {
     Leave,
 }
 
+/// A request for a fresh session sooner than this after the start is charged.
+const TOO_SOON: Duration = Duration::from_secs(60);
+
 /// The restart decision: charges the slot for the end of its run and says what follows.
 ///
 /// The one place where a ledger is charged. Sets the slot's phase and forgets the run.
 pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant) -> Verdict {
     let class = end.class();
+    let run = slot.run.take();
     // An adopted or failed run has no other record of its beginning than its age.
-    let started = slot
-        .run
-        .take()
+    let started = run
+        .as_ref()
         .map_or_else(|| now - end.uptime, |run| run.started);
     slot.ended = Some(end.token.clone());
     note_error(slot, end, class);
     let verdict = match class {
-        EndClass::Planned => planned(&end.how),
+        EndClass::Planned => {
+            let drain = run.and_then(|run| run.drain).map(|drain| drain.reason);
+            planned(slot, end, drain, started, now)
+        }
         EndClass::ProviderLost => Verdict::Restart {
             after: Duration::ZERO,
             cause: StartCause::ProviderLost,
@@ -55,6 +61,7 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
         _ if !wants_restart(slot.spec.restart, class) => Verdict::Done,
         _ => charged(slot, end, started, daemon, now),
     };
+    slot.respawn = false;
     slot.phase = match verdict {
         Verdict::Restart { after, cause } => Phase::Backoff {
             until: now + after,
@@ -67,21 +74,65 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
     verdict
 }
 
-fn planned(how: &EndKind) -> Verdict {
-    let EndKind::Stopped { reason, .. } = how else {
+/// Ends caused by gc or a user. Most are free; asking for a fresh session all the time is not.
+fn planned(
+    slot: &mut Slot,
+    end: &AgentEnd,
+    drain: Option<DrainReason>,
+    started: Instant,
+    now: Instant,
+) -> Verdict {
+    let EndKind::Stopped { reason, .. } = end.how else {
         return Verdict::Leave;
     };
+    let again = |cause| Verdict::Restart {
+        after: Duration::ZERO,
+        cause,
+    };
+    let temporary = slot.spec.restart == RestartType::Temporary;
     match reason {
-        StopReason::Drift => Verdict::Restart {
-            after: Duration::ZERO,
-            cause: StartCause::Drift,
-        },
-        StopReason::User => Verdict::Restart {
-            after: Duration::ZERO,
-            cause: StartCause::User,
-        },
-        _ => Verdict::Leave,
+        StopReason::Requested => {
+            if end.uptime < TOO_SOON {
+                slot.ledger.charge(started, slot.spec.limit, now);
+            }
+            match slot.ledger.quarantined_until(slot.spec.limit, now) {
+                Some(until) => Verdict::Quarantine { until },
+                None => again(StartCause::Requested),
+            }
+        }
+        StopReason::Idle => again(StartCause::Idle),
+        StopReason::Drift => again(StartCause::Drift),
+        StopReason::Drained | StopReason::DrainTimeout => {
+            again(drain.map_or(StartCause::User, DrainReason::successor))
+        }
+        StopReason::Cascade | StopReason::User if temporary && !slot.respawn => Verdict::Done,
+        StopReason::Cascade => again(StartCause::Cascade),
+        StopReason::User => again(StartCause::User),
+        StopReason::Swap => again(StartCause::Swap),
+        StopReason::Orphan | StopReason::Limited | StopReason::Suspended | StopReason::Shutdown => {
+            Verdict::Leave
+        }
     }
+}
+
+/// An end that looks unplanned but was announced: the run was asked to finish, or asked for a
+/// fresh session itself.
+#[must_use]
+pub fn classify(slot: &Slot, end: AgentEnd) -> AgentEnd {
+    let (Some(run), EndKind::Exited(status)) = (&slot.run, &end.how) else {
+        return end;
+    };
+    let reason = match () {
+        () if run.acked || run.drain.is_some() => StopReason::Drained,
+        () if run.restart_requested => StopReason::Requested,
+        () => return end,
+    };
+    let how = EndKind::Stopped {
+        reason,
+        status: Some(*status),
+        forced: false,
+    };
+    AgentEnd { how, ..end }
 }
 
 fn charged(
@@ -248,6 +299,20 @@ mod tests {
             (Temporary, exit(0), Verdict::Done, 0),
             (Temporary, failed(FailureClass::Agent), Verdict::Done, 0),
             (Temporary, stopped(StopReason::Suspended), Verdict::Leave, 0),
+            (Temporary, stopped(StopReason::Cascade), Verdict::Done, 0),
+            (
+                Permanent,
+                stopped(StopReason::Cascade),
+                restart(StartCause::Cascade),
+                0,
+            ),
+            (
+                Permanent,
+                stopped(StopReason::Idle),
+                restart(StartCause::Idle),
+                0,
+            ),
+            (Permanent, stopped(StopReason::Orphan), Verdict::Leave, 0),
         ];
         let now = Instant::now() + Duration::from_secs(long);
         for (restart, how, expected, charged) in table {
@@ -293,14 +358,11 @@ mod tests {
         let mut verdicts = Vec::new();
         for second in [0, 0, 1] {
             let now = t0 + Duration::from_secs(second);
-            slot.run = Some(Run {
-                token: RunToken::new("t").unwrap(),
-                started: now,
-                pid: None,
-                fingerprint: None,
-                cause: StartCause::Initial,
-                announced: true,
-            });
+            slot.run = Some(Run::new(
+                RunToken::new("t").unwrap(),
+                now,
+                StartCause::Initial,
+            ));
             verdicts.push(supervise(&mut slot, &end(exit(1), 0), &daemon, now));
         }
         assert_eq!(
@@ -316,6 +378,54 @@ mod tests {
                 },
             ]
         );
+    }
+
+    #[test]
+    fn asking_for_a_fresh_session_all_the_time_ends_in_quarantine() {
+        let mut slot = slot(RestartType::Permanent, 2);
+        let now = Instant::now() + Duration::from_secs(7200);
+        let daemon = Daemon::default();
+        let calm = end(stopped(StopReason::Requested), 60);
+        assert_eq!(
+            supervise(&mut slot, &calm, &daemon, now),
+            restart(StartCause::Requested)
+        );
+        assert_eq!(slot.ledger.count(Duration::from_secs(600), now), 0);
+        let hasty = end(stopped(StopReason::Requested), 59);
+        assert_eq!(
+            supervise(&mut slot, &hasty, &daemon, now),
+            restart(StartCause::Requested)
+        );
+        assert!(matches!(
+            supervise(&mut slot, &hasty, &daemon, now),
+            Verdict::Quarantine { .. }
+        ));
+    }
+
+    #[test]
+    fn an_exit_after_a_drain_or_a_request_is_planned() {
+        let run = |change: fn(&mut Run)| {
+            let mut slot = slot(RestartType::Permanent, 5);
+            let mut run = Run::new(
+                RunToken::new("t").unwrap(),
+                Instant::now(),
+                StartCause::Initial,
+            );
+            change(&mut run);
+            slot.run = Some(run);
+            classify(&slot, end(exit(1), 9)).how
+        };
+        let planned = |reason| EndKind::Stopped {
+            reason,
+            status: Some(ExitStatus::Code(1)),
+            forced: false,
+        };
+        assert_eq!(run(|r| r.acked = true), planned(StopReason::Drained));
+        assert_eq!(
+            run(|r| r.restart_requested = true),
+            planned(StopReason::Requested)
+        );
+        assert_eq!(run(|_| {}), exit(1));
     }
 
     #[test]

@@ -8,8 +8,9 @@ pub trait Notes: Send + Sync + 'static {
     /// Replaces the crash history.
     fn save_crash_history(&self, text: String) -> PortFuture<'_, (), NotesError>;
 
-    /// Keeps the last output of a crashed run; returns where it can be found.
-    fn save_capture(&self, session: String, text: String) -> PortFuture<'_, String, NotesError>;
+    /// Keeps the last output of a crashed run; says where it will be. Never waits: a capture that
+    /// cannot be written costs the capture, not the restart.
+    fn save_capture(&self, session: &str, text: String) -> String;
 }
 
 /// State that could not be read or written.

@@ -36,6 +36,8 @@ pub(crate) enum Report {
     Interrupted,
     /// A planned stop failed; the run goes on.
     StopFailed(SessionError),
+    /// The live lines changed and were run again.
+    LiveUpdated,
 }
 
 /// What the Worker has to do.
@@ -52,6 +54,8 @@ pub(crate) enum Effect {
         reason: StopReason,
         forced: bool,
     },
+    /// Ends a session that lost its programs; not a planned stop.
+    Destroy,
     Report(Report),
     End {
         how: EndKind,
@@ -72,6 +76,10 @@ enum Phase {
     Running,
     /// Ended on its own; last words are being read.
     Capturing(ExitStatus),
+    /// The session lives without its programs: last words are read, then it is destroyed.
+    Zombie {
+        tail: Option<String>,
+    },
     Stopping(Stopping),
     Ended,
 }
@@ -198,14 +206,37 @@ impl RunState {
                     forced: false,
                 }]
             }
-            Phase::Capturing(_) | Phase::Ended => vec![],
+            // A zombie's end is its destruction, which is under way.
+            Phase::Capturing(_) | Phase::Zombie { .. } | Phase::Ended => vec![],
         }
     }
 
     pub(crate) fn on_captured(&mut self, tail: String) -> Vec<Effect> {
         match self.phase {
             Phase::Capturing(status) => self.end(EndKind::Exited(status), tail),
+            Phase::Zombie { tail: None } => {
+                self.phase = Phase::Zombie { tail: Some(tail) };
+                vec![Effect::Destroy]
+            }
             _ => vec![],
+        }
+    }
+
+    /// The session is there, its programs are not.
+    pub(crate) fn on_zombie(&mut self) -> Vec<Effect> {
+        if self.phase != Phase::Running {
+            return vec![];
+        }
+        self.phase = Phase::Zombie { tail: None };
+        vec![Effect::Capture]
+    }
+
+    /// The backend died and took the session along.
+    pub(crate) fn on_backend_lost(&mut self) -> Vec<Effect> {
+        match self.phase {
+            Phase::Stopping(_) | Phase::Starting { .. } => self.on_exit(ExitStatus::Vanished),
+            Phase::Ended => vec![],
+            _ => self.end(EndKind::ProviderLost, String::new()),
         }
     }
 
@@ -223,7 +254,9 @@ impl RunState {
             (Phase::Starting { .. }, _) => Grace::None,
             (Phase::Stopping(_), Grace::None) => return self.on_force(),
             // Ended on its own before the stop arrived: that end stands.
-            (Phase::Stopping(_) | Phase::Capturing(_) | Phase::Ended, _) => return vec![],
+            (Phase::Stopping(_) | Phase::Capturing(_) | Phase::Zombie { .. } | Phase::Ended, _) => {
+                return vec![];
+            }
         };
         let now = grace == Grace::None;
         self.phase = Phase::Stopping(Stopping {
@@ -271,6 +304,16 @@ impl RunState {
     }
 
     pub(crate) fn on_stop_done(&mut self, result: Result<Stopped, SessionError>) -> Vec<Effect> {
+        if let Phase::Zombie { tail: Some(tail) } = &mut self.phase {
+            let tail = std::mem::take(tail);
+            return match result {
+                Ok(_) => self.end(EndKind::Exited(ExitStatus::Unknown), tail),
+                Err(error) => {
+                    self.phase = Phase::Running;
+                    vec![Effect::Report(Report::StopFailed(error))]
+                }
+            };
+        }
         let Phase::Stopping(stopping) = &self.phase else {
             return vec![];
         };

@@ -1,0 +1,189 @@
+//! Cascades: an agent's end takes others along, which return after it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::{CityState, Stage};
+use crate::model::{AgentName, StopReason};
+use crate::policy::{Phase, Slot, Want};
+use crate::worker::Grace;
+
+/// Agents being stopped in reverse dependency waves.
+#[derive(Debug)]
+pub(super) struct StopPlan {
+    reason: StopReason,
+    /// Waves still to be stopped, the next one last.
+    waves: Vec<Vec<AgentName>>,
+    /// The current wave, as far as it has not ended.
+    left: HashSet<AgentName>,
+    /// Agents whose end began it: they wait, too.
+    origins: BTreeSet<AgentName>,
+}
+
+impl CityState {
+    /// Takes along whoever the strategy of the dead agent names.
+    pub(super) fn cascade(&mut self, dead: &AgentName) {
+        let Some(slot) = self.slots.get(dead).map(|entry| &entry.slot) else {
+            return;
+        };
+        let template = slot.spec.template.clone();
+        // Of a pool, only the end of the last one alive counts.
+        if slot.spec.pool_slot.is_some() && self.slots.alive_of(&template) > 0 {
+            return;
+        }
+        let set = self.graph.cascade(slot.spec.strategy, &template);
+        let mut taken = Vec::new();
+        for entry in self.slots.iter_mut() {
+            let up = matches!(entry.slot.phase, Phase::Running | Phase::Starting);
+            if up && set.contains(&entry.slot.spec.template) {
+                entry.slot.cascade_of.insert(dead.clone());
+                taken.push(entry.slot.spec.name.clone());
+            }
+        }
+        if taken.is_empty() && self.stop_plan.is_none() {
+            return;
+        }
+        // A second failure joins the cascade under way.
+        let mut origins = BTreeSet::from([dead.clone()]);
+        if let Some(plan) = self.stop_plan.take() {
+            taken.extend(plan.waves.into_iter().flatten());
+            origins.extend(plan.origins);
+            taken.extend(plan.left);
+        }
+        self.stop_in_waves(taken, StopReason::Cascade, origins);
+    }
+
+    /// Stops these agents, dependents first.
+    pub(super) fn stop_in_waves(
+        &mut self,
+        agents: Vec<AgentName>,
+        reason: StopReason,
+        origins: BTreeSet<AgentName>,
+    ) {
+        let waves = self.waves_of(agents);
+        self.stop_plan = Some(StopPlan {
+            reason,
+            waves,
+            left: HashSet::new(),
+            origins,
+        });
+        self.next_stop_wave();
+    }
+
+    /// Agents grouped by dependency, those without dependencies first.
+    pub(super) fn waves_of(&self, agents: Vec<AgentName>) -> Vec<Vec<AgentName>> {
+        let mut by_template: HashMap<AgentName, BTreeSet<AgentName>> = HashMap::new();
+        for agent in agents {
+            if let Some(entry) = self.slots.get(&agent) {
+                by_template
+                    .entry(entry.slot.spec.template.clone())
+                    .or_default()
+                    .insert(agent);
+            }
+        }
+        let templates: HashSet<AgentName> = by_template.keys().cloned().collect();
+        let of = |template: &AgentName| by_template.get(template).cloned().unwrap_or_default();
+        let waves = self.graph.waves(&templates);
+        waves
+            .iter()
+            .map(|wave| wave.iter().flat_map(of).collect())
+            .collect()
+    }
+
+    fn next_stop_wave(&mut self) {
+        loop {
+            let Some(plan) = &mut self.stop_plan else {
+                return;
+            };
+            let reason = plan.reason;
+            let Some(wave) = plan.waves.pop() else { break };
+            for agent in wave {
+                let running = self
+                    .slots
+                    .get(&agent)
+                    .is_some_and(|entry| entry.slot.run.is_some());
+                if running {
+                    if let Some(plan) = &mut self.stop_plan {
+                        plan.left.insert(agent.clone());
+                    }
+                    self.stop_for_plan(&agent, reason);
+                }
+            }
+            if self
+                .stop_plan
+                .as_ref()
+                .is_some_and(|plan| !plan.left.is_empty())
+            {
+                return;
+            }
+        }
+        self.stop_plan = None;
+    }
+
+    fn stop_for_plan(&mut self, agent: &AgentName, reason: StopReason) {
+        let stopping = self
+            .slots
+            .get(agent)
+            .is_some_and(|e| matches!(e.slot.phase, Phase::Stopping(_)));
+        if !stopping {
+            let limit = self.args.spec.daemon.shutdown_timeout;
+            let grace = if limit.is_zero() {
+                Grace::None
+            } else {
+                Grace::For(limit)
+            };
+            self.stop_run(agent, reason, grace);
+        }
+    }
+
+    /// An agent of the stop plan is gone, or cannot be stopped: the wave goes on.
+    pub(super) async fn note_stopped(&mut self, agent: &AgentName) {
+        let Some(plan) = &mut self.stop_plan else {
+            return;
+        };
+        if !plan.left.remove(agent) || !plan.left.is_empty() {
+            return;
+        }
+        self.next_stop_wave();
+        if self.stop_plan.is_none() {
+            if matches!(self.stage, Stage::Swapping(_)) {
+                return self.finish_swap();
+            }
+            let all = self.slots.names();
+            self.start_all(&all).await;
+        }
+    }
+
+    /// The agent waits for others to be stopped first.
+    pub(super) fn cascade_holds(&self, agent: &AgentName) -> bool {
+        let Some(plan) = &self.stop_plan else {
+            return false;
+        };
+        let taken = self
+            .slots
+            .get(agent)
+            .is_some_and(|entry| !entry.slot.cascade_of.is_empty());
+        taken || plan.origins.contains(agent)
+    }
+
+    /// The agent whose return this one waits for. What the dead one itself needs returns as soon
+    /// as the dead one is due; everybody else after it.
+    pub(super) fn cascade_gate(&self, slot: &Slot) -> Option<AgentName> {
+        let now = self.now();
+        slot.cascade_of.iter().find_map(|dead| {
+            let dead = &self.slots.get(dead)?.slot;
+            if dead.want != Want::Yes || dead.phase == Phase::Done || dead.is_alive() {
+                return None;
+            }
+            let due = match dead.phase {
+                Phase::Backoff { until, .. } => until <= now,
+                Phase::Quarantined { .. } => false,
+                _ => true,
+            };
+            let needed = self
+                .graph
+                .dependents(&slot.spec.template)
+                .contains(&dead.spec.template);
+            (!(due && needed)).then(|| dead.spec.template.clone())
+        })
+    }
+}
