@@ -52,6 +52,7 @@ impl City {
         StartSpec {
             session: session(name),
             agent: AgentName::new(name).unwrap(),
+            template: AgentName::new(name).unwrap(),
             generation: 1,
             launch: Arc::new(Launch {
                 command,

@@ -50,6 +50,7 @@ async fn as_a_supervisor() {
     let spec = StartSpec {
         session: session("a"),
         agent: AgentName::new("a").unwrap(),
+        template: AgentName::new("a").unwrap(),
         generation: 1,
         launch: Arc::new(Launch {
             command: Command::Shell(line),
