@@ -10,16 +10,20 @@
 mod agent;
 mod city;
 mod command;
+mod depends;
 pub(crate) mod duration;
 mod fields;
 pub mod keys;
 mod mask;
+mod pool;
 mod problem;
 mod render;
+mod rigs;
 mod source;
 mod syntax;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +35,7 @@ pub use city::SessionSettings;
 pub use watch::ConfigFiles;
 
 use problem::{Problem, Problems};
-use source::{Bytes, FILE, LARGEST, Text};
+use source::{Bytes, FILE, LARGEST, Sources, Text};
 
 /// A city as its file describes it.
 #[derive(Debug, Clone)]
@@ -91,34 +95,63 @@ impl Loader {
     /// # Errors
     /// [`LoadError`] with all problems of the file.
     pub fn load(&self) -> Result<LoadedCity, LoadError> {
+        self.attempt().result
+    }
+
+    /// [`Loader::load`], also telling what was looked at when it fails.
+    fn attempt(&self) -> Attempt {
         let read = || {
             let root = std::fs::canonicalize(&self.root)?;
-            let bytes = Bytes::read(&root)?;
+            let bytes = Bytes::read(&source::file_of(&root))?;
             Ok((root, bytes))
         };
-        let (root, bytes) = read().map_err(|error| unreadable(&self.root, &error))?;
-        let source = decode(&bytes.bytes)?;
-        let mut problems = Problems::default();
-        let parsed = syntax::parse(source, &mut problems);
-        let around = city::Surroundings {
-            root: &root,
-            gc_exe: &self.gc_exe,
-            revision: bytes.revision(),
-        };
-        let built = parsed
-            .table
-            .and_then(|table| city::build(&table, around, &mut problems));
-        let report = problems.report(&parsed.text);
-        match built {
-            Some(built) => Ok(LoadedCity {
-                spec: Arc::new(built.spec),
-                session: built.session,
-                warnings: report.diagnostics,
-                report: report.text,
-            }),
-            None => Err(report.into()),
+        match read() {
+            Ok((root, bytes)) => self.check(&root, &bytes),
+            Err(error) => Attempt {
+                result: Err(unreadable(&self.root, &error)),
+                sources: BTreeSet::new(),
+            },
         }
     }
+
+    /// Checks `bytes` as the config of the city at `root`, which is canonical.
+    fn check(&self, root: &Path, bytes: &Bytes) -> Attempt {
+        let mut sources = Sources::default();
+        sources.read(source::file_of(root), bytes);
+        let result = decode(&bytes.bytes).and_then(|text| {
+            let mut problems = Problems::default();
+            let parsed = syntax::parse(text, &mut problems);
+            let around = city::Surroundings {
+                root,
+                gc_exe: &self.gc_exe,
+                home: std::env::var_os("HOME").map(PathBuf::from),
+            };
+            let built = parsed
+                .table
+                .and_then(|table| city::build(&table, &around, &mut sources, &mut problems));
+            let report = problems.report(&parsed.text);
+            match built {
+                Some(built) => Ok(LoadedCity {
+                    spec: Arc::new(built.spec),
+                    session: built.session,
+                    warnings: report.diagnostics,
+                    report: report.text,
+                }),
+                None => Err(report.into()),
+            }
+        });
+        Attempt {
+            result,
+            sources: sources.paths(),
+        }
+    }
+}
+
+/// One load, be it a success or not.
+struct Attempt {
+    result: Result<LoadedCity, LoadError>,
+    /// What the outcome depends on, as far as it is known.
+    sources: BTreeSet<PathBuf>,
 }
 
 fn unreadable(root: &Path, error: &io::Error) -> LoadError {

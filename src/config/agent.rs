@@ -4,17 +4,20 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gascity_actors::model::{
-    AgentName, AgentSpec, Command, Fingerprint, Launch, RestartLimit, RestartType, SessionName,
-    Stdin,
+    AgentName, AgentSpec, Command, Fingerprint, Launch, OnDrift, PoolSpec, RestartLimit,
+    RestartType, SessionName, Stdin, Strategy,
 };
 
 use super::city::{self, SessionSettings};
-use super::command;
-use super::fields::Fields;
-use super::keys::nearest;
+use super::fields::{self, Fields, Item};
+use super::keys::{AGENT, nearest};
 use super::problem::{Problem, Problems};
+use super::rigs::Rigs;
+use super::source::Sources;
+use super::{command, depends, pool};
 
 /// Built-in presets of `provider`.
 const PRESETS: &[&str] = &["demo"];
@@ -33,26 +36,66 @@ pub(super) struct Defaults<'a> {
     /// The workspace names a preset or a command, be it valid or not.
     pub(super) commanded: bool,
     pub(super) limit: RestartLimit,
+    pub(super) strategy: Strategy,
+    pub(super) on_drift: OnDrift,
+    pub(super) check_timeout: Duration,
     pub(super) session: &'a SessionSettings,
     /// `[session] stdin` is set, so it counts for the fingerprint.
     pub(super) stdin_set: bool,
+    pub(super) rigs: &'a Rigs,
 }
 
 /// One `[[agent]]` as read.
 pub(super) struct Entry {
-    pub(super) fields: Fields,
-    pub(super) path: String,
-    pub(super) header: Range<usize>,
+    fields: Fields,
+    path: String,
+    header: Range<usize>,
     /// It has a `name`, be it valid or not.
-    pub(super) named: bool,
+    named: bool,
     /// It has a `start_command` or a `provider`, be it valid or not.
-    pub(super) commanded: bool,
+    commanded: bool,
+    /// It has a `dir` that is not valid.
+    misplaced: bool,
+}
+
+impl Entry {
+    pub(super) fn read(item: &Item<'_, '_>, problems: &mut Problems) -> Self {
+        let fields = fields::read(&AGENT, item.table, &item.path, problems);
+        let has = |key| item.table.get(key).is_some();
+        Self {
+            named: has("name"),
+            commanded: has("start_command") || has("provider"),
+            misplaced: has("dir") && fields.text("dir").is_none(),
+            path: item.path.clone(),
+            header: item.header.clone(),
+            fields,
+        }
+    }
+
+    fn dir(&self) -> &str {
+        self.fields.text("dir").unwrap_or_default()
+    }
+}
+
+/// An agent whose relations to others are not checked yet.
+pub(super) struct Draft {
+    pub(super) name: AgentName,
+    pub(super) name_span: Range<usize>,
+    pub(super) path: String,
+    pub(super) dir: String,
+    /// It, its rig or both are.
+    pub(super) suspended: bool,
+    pub(super) pool: Option<Arc<PoolSpec>>,
+    /// `depends_on`, as written.
+    pub(super) refs: Vec<(String, Range<usize>)>,
+    /// Missing if it has nothing to run.
+    pub(super) spec: Option<AgentSpec>,
 }
 
 /// The agents of a file, in its order.
 #[derive(Default)]
 pub(super) struct Agents {
-    specs: Vec<Arc<AgentSpec>>,
+    drafts: Vec<Draft>,
     names: HashMap<AgentName, Range<usize>>,
 }
 
@@ -65,11 +108,22 @@ struct Resolved {
 }
 
 impl Agents {
-    pub(super) fn add(&mut self, entry: &Entry, defaults: &Defaults<'_>, problems: &mut Problems) {
+    pub(super) fn add(
+        &mut self,
+        entry: &Entry,
+        defaults: &Defaults<'_>,
+        sources: &mut Sources,
+        problems: &mut Problems,
+    ) {
+        let (fields, dir) = (&entry.fields, entry.dir());
         let name = self.name(entry, problems);
-        defaults.check_provider(&entry.fields, &entry.path, problems);
+        defaults.check_provider(fields, &entry.path, problems);
         warn_of_ignored_provider(entry, problems);
-        let resolved = defaults.resolve(&entry.fields);
+        let pool = fields.table("pool").map(|pool| {
+            let path = format!("{}.pool", entry.path);
+            Arc::new(pool::read(pool, &path, dir, defaults, sources, problems))
+        });
+        let resolved = defaults.resolve(fields);
         if resolved.is_none() && !entry.commanded && !defaults.commanded {
             problems.push(
                 Problem::error(
@@ -85,38 +139,61 @@ impl Agents {
                 )),
             );
         }
-        if let (Some(name), Some(resolved)) = (name, resolved) {
-            self.specs
-                .push(Arc::new(defaults.spec(name, resolved, &entry.fields)));
-        }
-    }
-
-    pub(super) fn into_specs(self) -> Vec<Arc<AgentSpec>> {
-        self.specs
-    }
-
-    fn name(&mut self, entry: &Entry, problems: &mut Problems) -> Option<AgentName> {
+        let Some((name, name_span)) = name else {
+            return;
+        };
         let path = format!("{}.name", entry.path);
-        if !entry.named {
-            problems.push(
-                Problem::error(
-                    "missing-key",
-                    entry.header.clone(),
-                    path,
-                    "the agent has no `name`",
-                )
-                .label("no `name`"),
-            );
-            return None;
+        pool::check_names(&name, pool.as_deref(), name_span.clone(), &path, problems);
+        let mut spec = resolved.map(|resolved| defaults.spec(name.clone(), resolved, entry));
+        if let Some(spec) = &mut spec {
+            spec.pool.clone_from(&pool);
         }
-        let name = AgentName::new(entry.fields.text("name")?).ok()?;
-        let span = entry.fields.span("name")?;
+        self.drafts.push(Draft {
+            name,
+            name_span,
+            path: entry.path.clone(),
+            dir: dir.to_owned(),
+            suspended: defaults.is_suspended(entry),
+            pool,
+            refs: fields
+                .placed("depends_on")
+                .map(|(text, span)| (text.to_owned(), span))
+                .collect(),
+            spec,
+        });
+    }
+
+    /// Checks what the agents mean for each other; `running` if the city is not suspended.
+    pub(super) fn finish(mut self, running: bool, problems: &mut Problems) -> Vec<Arc<AgentSpec>> {
+        pool::check_instances(&self.drafts, problems);
+        depends::resolve(&mut self.drafts, running, problems);
+        self.drafts
+            .into_iter()
+            .filter_map(|draft| draft.spec.map(Arc::new))
+            .collect()
+    }
+
+    /// The full name and where it is written, unless it is taken.
+    fn name(
+        &mut self,
+        entry: &Entry,
+        problems: &mut Problems,
+    ) -> Option<(AgentName, Range<usize>)> {
+        if !entry.named {
+            let header = entry.header.clone();
+            problems.push(fields::missing(header, &entry.path, "agent", "name"));
+        }
+        let (name, span) = (entry.fields.text("name")?, entry.fields.span("name")?);
+        if entry.misplaced {
+            return None; // its full name is not known
+        }
+        let name = AgentName::new(pool::qualified(entry.dir(), name)).ok()?;
         if let Some(first) = self.names.get(&name) {
             problems.push(
                 Problem::error(
                     "duplicate-name",
                     span,
-                    path,
+                    format!("{}.name", entry.path),
                     format!("agent `{name}` is defined twice"),
                 )
                 .label("second agent of this name")
@@ -124,8 +201,8 @@ impl Agents {
             );
             return None;
         }
-        self.names.insert(name.clone(), span);
-        Some(name)
+        self.names.insert(name.clone(), span.clone());
+        Some((name, span))
     }
 }
 
@@ -192,12 +269,34 @@ impl Defaults<'_> {
         }
     }
 
-    fn spec(&self, name: AgentName, resolved: Resolved, fields: &Fields) -> AgentSpec {
+    fn is_suspended(&self, entry: &Entry) -> bool {
+        entry.fields.flag("suspended").unwrap_or(false)
+            || self.rigs.get(entry.dir()).is_some_and(|rig| rig.suspended)
+    }
+
+    /// Where an agent runs that does not say itself: in its rig, else in its directory of the
+    /// city.
+    fn home(&self, dir: &str) -> PathBuf {
+        match self.rigs.get(dir) {
+            Some(rig) => rig.root.clone(),
+            None => self.root.join(dir),
+        }
+    }
+
+    /// The spec but for what concerns other agents.
+    fn spec(&self, name: AgentName, resolved: Resolved, entry: &Entry) -> AgentSpec {
+        let (fields, dir) = (&entry.fields, entry.dir());
         let stdin = city::stdin(fields);
         let launch = Launch {
             command: resolved.command,
             env: fields.env("env"),
-            work_dir: work_dir(self.root, fields.text("work_dir")),
+            work_dir: fields
+                .text("work_dir")
+                .map_or_else(|| self.home(dir), |path| self.root.join(path))
+                // Without `.` and doubled slashes; `..` stays, since behind a link it cannot be
+                // folded.
+                .components()
+                .collect(),
             stdin: stdin.unwrap_or(self.session.stdin),
         };
         let mut parts = launch.fingerprint_parts();
@@ -217,12 +316,14 @@ impl Defaults<'_> {
             pool: None,
             pool_slot: None,
             depends_on: Vec::new(),
-            strategy: gascity_actors::model::Strategy::default(),
-            on_drift: gascity_actors::model::OnDrift::default(),
-            idle_timeout: None,
-            process_names: Vec::new(),
-            live: Vec::new(),
-            held: None,
+            strategy: city::strategy(fields).unwrap_or(self.strategy),
+            on_drift: city::on_drift(fields).unwrap_or(self.on_drift),
+            idle_timeout: fields
+                .duration("idle_timeout")
+                .filter(|limit| !limit.is_zero()),
+            process_names: fields.texts("process_names").unwrap_or_default().to_vec(),
+            live: fields.texts("session_live").unwrap_or_default().to_vec(),
+            held: self.rigs.get(dir).and_then(|rig| rig.held.clone()),
             session: SessionName::of(&name),
             name,
             launch: Arc::new(launch),
@@ -233,7 +334,7 @@ impl Defaults<'_> {
                 _ => RestartType::Permanent,
             },
             limit: city::restart_limit(fields, self.limit),
-            suspended: fields.flag("suspended").unwrap_or(false),
+            suspended: self.is_suspended(entry),
         }
     }
 }
@@ -255,12 +356,4 @@ fn warn_of_ignored_provider(entry: &Entry, problems: &mut Problems) {
             .related(command, "this is run"),
         );
     }
-}
-
-/// The absolute working directory, without `.` and doubled slashes. `..` stays: behind a
-/// symbolic link it cannot be folded.
-fn work_dir(root: &Path, configured: Option<&str>) -> PathBuf {
-    root.join(configured.unwrap_or_default())
-        .components()
-        .collect()
 }

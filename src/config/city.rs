@@ -1,17 +1,18 @@
 //! From a parsed file to the spec of a city.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gascity_actors::model::{AgentSpec, CityName, CitySpec, Daemon, RestartLimit, Stdin};
-use toml::de::{DeTable, DeValue};
+use gascity_actors::model::{CityName, CitySpec, Daemon, OnDrift, RestartLimit, Stdin, Strategy};
+use toml::de::DeTable;
 
-use super::agent::{Agents, Defaults};
+use super::agent::{Agents, Defaults, Entry};
 use super::fields::{self, Fields};
 use super::keys::{AGENT, DAEMON, SESSION, Section, TOP, WORKSPACE};
 use super::problem::{Problem, Problems};
 use crate::sessions::DEFAULT_PASSTHROUGH;
+use super::rigs::Rigs;
+use super::source::Sources;
 
 /// Settings of the session provider, which the supervision tree does not need (`[session]`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,13 +52,16 @@ pub(super) struct Built {
 pub(super) struct Surroundings<'a> {
     pub(super) root: &'a Path,
     pub(super) gc_exe: &'a Path,
-    pub(super) revision: String,
+    /// What `~` stands for.
+    pub(super) home: Option<PathBuf>,
 }
 
-/// Builds the city, or at least finds all problems.
+/// Builds the city, or at least finds all problems. What it reads beside the file itself goes to
+/// `sources`.
 pub(super) fn build(
     table: &DeTable<'_>,
-    around: Surroundings<'_>,
+    around: &Surroundings<'_>,
+    sources: &mut Sources,
     problems: &mut Problems,
 ) -> Option<Built> {
     report_unknown_tables(table, problems);
@@ -66,8 +70,11 @@ pub(super) fn build(
     let session = section("session", &SESSION, table, problems);
 
     let name = city_name(&workspace, table, around.root, problems);
-    check_delays(&daemon, problems);
+    let supervision = daemon_settings(&daemon);
+    check_delays(&daemon, &supervision, problems);
     let settings = session_settings(&session);
+    let suspended = workspace.flag("suspended").unwrap_or(false);
+    let rigs = Rigs::read(table, around, sources, problems);
     let defaults = Defaults {
         root: around.root,
         gc_exe: around.gc_exe,
@@ -76,23 +83,31 @@ pub(super) fn build(
         commanded: has_key(table, "workspace", "provider")
             || has_key(table, "workspace", "start_command"),
         limit: restart_limit(&daemon, RestartLimit::default()),
+        strategy: strategy(&daemon).unwrap_or_default(),
+        on_drift: on_drift(&daemon).unwrap_or_default(),
+        check_timeout: supervision.check_timeout,
         session: &settings,
         stdin_set: session.text("stdin").is_some(),
+        rigs: &rigs,
     };
     defaults.check_provider(&workspace, "workspace", problems);
-    let agents = agents(table, &defaults, problems);
+    let mut agents = Agents::default();
+    for item in fields::tables(table, "agent", &AGENT, problems) {
+        agents.add(&Entry::read(&item, problems), &defaults, sources, problems);
+    }
+    let agents = agents.finish(!suspended, problems);
     Some(Built {
         spec: CitySpec {
-            max_agents: None,
+            max_agents: workspace.count("max_agents").filter(|max| *max > 0),
             provider: settings.provider.clone(),
             name: name?,
             root: around.root.to_owned(),
-            revision: around.revision,
-            daemon: daemon_settings(&daemon),
+            revision: sources.revision(around.root),
+            daemon: supervision,
             startup_timeout: session
                 .duration("startup_timeout")
                 .unwrap_or(Duration::from_secs(60)),
-            suspended: workspace.flag("suspended").unwrap_or(false),
+            suspended,
             agents,
         },
         session: settings,
@@ -103,7 +118,9 @@ pub(super) fn build(
 fn report_unknown_tables(table: &DeTable<'_>, problems: &mut Problems) {
     for (key, _) in table {
         // `x` is the user's own space.
-        if !["workspace", "daemon", "session", "agent", "x"].contains(&key.get_ref().as_ref()) {
+        if !["workspace", "daemon", "session", "rigs", "agent", "x"]
+            .contains(&key.get_ref().as_ref())
+        {
             problems.push(fields::unknown(
                 &TOP,
                 key.get_ref(),
@@ -155,27 +172,15 @@ fn city_name(
 }
 
 /// The longest delay cannot be shorter than the first.
-fn check_delays(daemon: &Fields, problems: &mut Problems) {
-    let settings = daemon_settings(daemon);
-    let (delay, max) = (settings.restart_delay, settings.restart_delay_max);
-    let spans = [
-        ("restart_delay", daemon.span("restart_delay")),
-        ("restart_delay_max", daemon.span("restart_delay_max")),
-    ];
-    let mut set: Vec<_> = spans
-        .into_iter()
-        .filter_map(|(key, span)| span.map(|span| (key, span)))
-        .collect();
-    set.sort_by_key(|(_, span)| span.start);
-    if let (true, Some((key, span))) = (delay > max, set.pop()) {
-        let message =
-            format!("`restart_delay` ({delay:?}) is more than `restart_delay_max` ({max:?})");
-        let problem =
-            Problem::error("conflict", span, format!("daemon.{key}"), message).label("in conflict");
-        problems.push(match set.pop() {
-            Some((_, first)) => problem.related(first, "with this"),
-            None => problem,
-        });
+fn check_delays(fields: &Fields, daemon: &Daemon, problems: &mut Problems) {
+    let (delay, max) = (daemon.restart_delay, daemon.restart_delay_max);
+    if delay > max {
+        let keys = ["restart_delay", "restart_delay_max"].map(|key| (key, fields.span(key)));
+        problems.push(Problem::conflict(
+            "daemon",
+            keys,
+            format!("`restart_delay` ({delay:?}) is more than `restart_delay_max` ({max:?})"),
+        ));
     }
 }
 
@@ -203,7 +208,18 @@ fn daemon_settings(fields: &Fields) -> Daemon {
         crash_capture_lines: fields
             .count("crash_capture_lines")
             .unwrap_or(default.crash_capture_lines),
-        ..default
+        check_timeout: fields
+            .duration("check_timeout")
+            .unwrap_or(default.check_timeout),
+        drift_drain_timeout: fields
+            .duration("drift_drain_timeout")
+            .unwrap_or(default.drift_drain_timeout),
+        drift_idle_after: fields
+            .duration("drift_idle_after")
+            .unwrap_or(default.drift_idle_after),
+        persist_crash_history: fields
+            .flag("persist_crash_history")
+            .unwrap_or(default.persist_crash_history),
     }
 }
 
@@ -244,41 +260,19 @@ pub(super) fn stdin(fields: &Fields) -> Option<Stdin> {
     })
 }
 
-fn agents(
-    table: &DeTable<'_>,
-    defaults: &Defaults<'_>,
-    problems: &mut Problems,
-) -> Vec<Arc<AgentSpec>> {
-    let Some(value) = table.get("agent") else {
-        return Vec::new();
-    };
-    let DeValue::Array(array) = value.get_ref() else {
-        let help = "an agent is written as `[[agent]]`".to_owned();
-        problems.push(
-            fields::wrong_type("array of tables", value.get_ref(), value.span(), "agent")
-                .help(help),
-        );
-        return Vec::new();
-    };
-    let mut agents = Agents::default();
-    for (i, item) in array.iter().enumerate() {
-        let path = format!("agent[{i}]");
-        if let Some(table) = fields::as_table(item.get_ref(), item.span(), &path, problems) {
-            let fields = fields::read(&AGENT, table, &path, problems);
-            let named = table.get("name").is_some();
-            let commanded = table.get("start_command").is_some() || table.get("provider").is_some();
-            agents.add(
-                &super::agent::Entry {
-                    fields,
-                    path,
-                    header: item.span(),
-                    named,
-                    commanded,
-                },
-                defaults,
-                problems,
-            );
-        }
-    }
-    agents.into_specs()
+pub(super) fn strategy(fields: &Fields) -> Option<Strategy> {
+    fields.text("restart_strategy").map(|word| match word {
+        "rest_for_one" => Strategy::RestForOne,
+        "one_for_all" => Strategy::OneForAll,
+        _ => Strategy::OneForOne,
+    })
+}
+
+pub(super) fn on_drift(fields: &Fields) -> Option<OnDrift> {
+    fields.text("on_drift").map(|word| match word {
+        "drain" => OnDrift::Drain,
+        "idle" => OnDrift::Idle,
+        "report" => OnDrift::Report,
+        _ => OnDrift::Restart,
+    })
 }

@@ -1,14 +1,14 @@
 //! Reads a table by its section: every key known, every value of its kind.
 
+mod check;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use gascity_actors::model::{AgentName, CityName};
 use toml::de::{DeTable, DeValue};
 
-use super::duration;
-use super::keys::{Key, Kind, SECTIONS, Section, nearest};
+use super::keys::{SECTIONS, Section, nearest};
 use super::problem::{Problem, Problems};
 
 /// A checked value.
@@ -17,13 +17,17 @@ enum Value {
     Text(String),
     Flag(bool),
     Count(u64),
+    /// `None` is no limit.
+    Limit(Option<u32>),
     Duration(Duration),
-    Texts(Vec<String>),
+    /// Each with its place.
+    Texts(Vec<String>, Vec<Range<usize>>),
     Env(BTreeMap<String, String>),
+    Table(Fields),
 }
 
 /// The checked values of one table, by key.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Fields(BTreeMap<&'static str, (Value, Range<usize>)>);
 
 impl Fields {
@@ -57,7 +61,31 @@ impl Fields {
 
     pub(super) fn texts(&self, key: &str) -> Option<&[String]> {
         match &self.0.get(key)?.0 {
-            Value::Texts(texts) => Some(texts),
+            Value::Texts(texts, _) => Some(texts),
+            _ => None,
+        }
+    }
+
+    /// The texts of a list, each with its place.
+    pub(super) fn placed(&self, key: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
+        let (texts, spans) = match self.0.get(key) {
+            Some((Value::Texts(texts, spans), _)) => (texts.as_slice(), spans.as_slice()),
+            _ => Default::default(),
+        };
+        texts.iter().map(String::as_str).zip(spans.iter().cloned())
+    }
+
+    /// A number, or `Some(None)` for no limit.
+    pub(super) fn limit(&self, key: &str) -> Option<Option<u32>> {
+        match self.0.get(key)?.0 {
+            Value::Limit(limit) => Some(limit),
+            _ => None,
+        }
+    }
+
+    pub(super) fn table(&self, key: &str) -> Option<&Fields> {
+        match &self.0.get(key)?.0 {
+            Value::Table(fields) => Some(fields),
             _ => None,
         }
     }
@@ -87,7 +115,9 @@ pub(super) fn read(
         let at = join(path, key.get_ref());
         match section.key(key.get_ref()) {
             Some(known) => {
-                if let Some(checked) = check(known, value.get_ref(), value.span(), &at, problems) {
+                if let Some(checked) =
+                    check::check(known, value.get_ref(), value.span(), &at, problems)
+                {
                     fields.0.insert(known.name, (checked, value.span()));
                 }
             }
@@ -109,6 +139,44 @@ pub(super) fn as_table<'t, 'i>(
     }
     problems.push(wrong_type("table", value, span, path));
     None
+}
+
+/// One table of an array of tables.
+pub(super) struct Item<'t, 'i> {
+    pub(super) table: &'t DeTable<'i>,
+    pub(super) path: String,
+    pub(super) header: Range<usize>,
+}
+
+/// The array of tables called `name`, whose `section` says how it is written.
+pub(super) fn tables<'t, 'i>(
+    file: &'t DeTable<'i>,
+    name: &str,
+    section: &Section,
+    problems: &mut Problems,
+) -> Vec<Item<'t, 'i>> {
+    let Some(value) = file.get(name) else {
+        return Vec::new();
+    };
+    let DeValue::Array(array) = value.get_ref() else {
+        problems.push(
+            wrong_type("array of tables", value.get_ref(), value.span(), name)
+                .help(format!("each is written as `{}`", section.header)),
+        );
+        return Vec::new();
+    };
+    let mut items = Vec::new();
+    for (i, item) in array.iter().enumerate() {
+        let path = format!("{name}[{i}]");
+        if let Some(table) = as_table(item.get_ref(), item.span(), &path, problems) {
+            items.push(Item {
+                table,
+                path,
+                header: item.span(),
+            });
+        }
+    }
+    items
 }
 
 /// A key that is not one of the section's.
@@ -137,7 +205,7 @@ fn unknown_help(section: &Section, name: &str) -> Option<String> {
     let tables = SECTIONS
         .iter()
         .map(|(table, _)| *table)
-        .filter(|_| section.header.is_empty());
+        .filter(|table| section.header.is_empty() && !table.contains('.'));
     let own = section.keys.iter().map(|key| key.name).chain(tables);
     if let Some(meant) = nearest(name, own) {
         return Some(format!("did you mean `{meant}`?"));
@@ -168,6 +236,17 @@ pub(super) fn wrong_type(
     .found(found)
 }
 
+/// A required key that is not there.
+pub(super) fn missing(header: Range<usize>, path: &str, what: &str, key: &str) -> Problem {
+    Problem::error(
+        "missing-key",
+        header,
+        format!("{path}.{key}"),
+        format!("the {what} has no `{key}`"),
+    )
+    .label(format!("no `{key}`"))
+}
+
 pub(super) fn invalid(span: Range<usize>, path: &str, message: impl Into<String>) -> Problem {
     Problem::error("invalid-value", span, path, message).label("invalid value")
 }
@@ -188,199 +267,4 @@ pub(super) fn join(path: &str, key: &str) -> String {
     } else {
         format!("{path}.{key}")
     }
-}
-
-fn check(
-    key: &Key,
-    value: &DeValue<'_>,
-    span: Range<usize>,
-    path: &str,
-    problems: &mut Problems,
-) -> Option<Value> {
-    let checked = match (key.kind, value) {
-        (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-        (Kind::Count(least, most), DeValue::Integer(_)) => {
-            count(value, least, most).map(Value::Count)
-        }
-        (Kind::Duration(least), DeValue::String(text)) => {
-            at_least(text, least).map(Value::Duration)
-        }
-        (Kind::Texts, DeValue::Array(array)) => return texts(array.iter(), path, problems),
-        (Kind::Env, DeValue::Table(table)) => return env(table, path, problems),
-        (
-            Kind::Word {
-                allowed,
-                unsupported,
-            },
-            DeValue::String(text),
-        ) => {
-            return word(allowed, unsupported, text, span, path, problems);
-        }
-        (kind, DeValue::String(text)) if kind.noun() == "string" => {
-            text_of(kind, text).map(Value::Text)
-        }
-        (Kind::Duration(_), DeValue::Integer(_) | DeValue::Float(_)) => {
-            let written = match value {
-                DeValue::Integer(number) => number.as_str(),
-                DeValue::Float(number) => number.as_str(),
-                _ => "30",
-            };
-            let meant = Some(format!("{written}s")).filter(|text| duration::parse(text).is_ok());
-            let help = format!("did you mean \"{}\"?", meant.as_deref().unwrap_or("30s"));
-            problems.push(wrong_type(key.kind.noun(), value, span, path).help(help));
-            return None;
-        }
-        _ => {
-            problems.push(wrong_type(key.kind.noun(), value, span, path));
-            return None;
-        }
-    };
-    checked
-        .map_err(|message| problems.push(invalid(span, path, message)))
-        .ok()
-}
-
-fn count(value: &DeValue<'_>, least: u64, most: u64) -> Result<u64, String> {
-    let number = value
-        .as_integer()
-        .and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok());
-    match number {
-        Some(number) if (least..=most).contains(&number) => Ok(number),
-        Some(number) if number > most => Err(format!("must be at most {most}")),
-        _ if value
-            .as_integer()
-            .is_some_and(|number| !number.as_str().starts_with('-'))
-            && number.is_none() =>
-        {
-            Err(format!("must be at most {most}"))
-        }
-        _ => Err(format!("must be at least {least}")),
-    }
-}
-
-fn at_least(text: &str, least: Duration) -> Result<Duration, String> {
-    match duration::parse(text) {
-        Err(rule) => Err(format!("invalid duration {text:?}: {rule}")),
-        Ok(duration) if duration < least && least == Duration::from_nanos(1) => {
-            Err("must be more than 0".into())
-        }
-        Ok(duration) if duration < least => Err(format!("must be at least {least:?}")),
-        Ok(duration) => Ok(duration),
-    }
-}
-
-fn text_of(kind: Kind, text: &str) -> Result<String, String> {
-    if text.contains('\0') {
-        return Err("must not contain NUL".into());
-    }
-    let problem = match kind {
-        Kind::CityName => CityName::new(text).err().map(|error| error.to_string()),
-        Kind::AgentName => match AgentName::new(text) {
-            Ok(_) if text.contains('/') => {
-                Some(format!("invalid agent name {text:?}: must not contain `/`"))
-            }
-            checked => checked.err().map(|error| error.to_string()),
-        },
-        Kind::Command | Kind::Path if text.trim().is_empty() => Some("must not be empty".into()),
-        Kind::Path if text.contains("{{") => {
-            Some("templates are not supported by this version of gc".into())
-        }
-        _ => None,
-    };
-    problem.map_or_else(|| Ok(text.to_owned()), Err)
-}
-
-fn word(
-    allowed: &'static [&'static str],
-    unsupported: &[&str],
-    text: &str,
-    span: Range<usize>,
-    path: &str,
-    problems: &mut Problems,
-) -> Option<Value> {
-    if allowed.contains(&text) {
-        return Some(Value::Text(text.to_owned()));
-    }
-    if text.is_empty() && allowed.contains(&"auto") {
-        return Some(Value::Text("auto".to_owned())); // left open by the user
-    }
-    let known = unsupported
-        .iter()
-        .any(|word| *word == text || (word.ends_with(':') && text.starts_with(word)));
-    let help = if known {
-        Some(format!("{text:?} is not supported by this version of gc"))
-    } else {
-        nearest(text, allowed.iter().copied()).map(|meant| format!("did you mean \"{meant}\"?"))
-    };
-    let choice = allowed
-        .iter()
-        .map(|word| format!("{word:?}"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    problems.push(
-        invalid(span, path, format!("{text:?} is not one of {choice}"))
-            .expected(choice)
-            .found(format!("{text:?}"))
-            .help(help),
-    );
-    None
-}
-
-fn texts<'v, 'i: 'v>(
-    items: impl Iterator<Item = &'v toml::Spanned<DeValue<'i>>>,
-    path: &str,
-    problems: &mut Problems,
-) -> Option<Value> {
-    let mut good = true;
-    let mut texts = Vec::new();
-    for (i, item) in items.enumerate() {
-        let at = format!("{path}[{i}]");
-        match item.get_ref() {
-            DeValue::String(text) if !text.contains('\0') => texts.push(text.to_string()),
-            DeValue::String(_) => {
-                problems.push(invalid(item.span(), &at, "must not contain NUL"));
-                good = false;
-            }
-            other => {
-                problems.push(wrong_type("string", other, item.span(), &at));
-                good = false;
-            }
-        }
-    }
-    good.then_some(Value::Texts(texts))
-}
-
-/// Messages about variables never hold their values.
-fn env(table: &DeTable<'_>, path: &str, problems: &mut Problems) -> Option<Value> {
-    let mut good = true;
-    let mut env = BTreeMap::new();
-    for (key, value) in table {
-        let name = key.get_ref();
-        let at = join(path, name);
-        let problem = match value.get_ref() {
-            _ if name.starts_with("GC_") => {
-                let message = format!("`{}` is set by gc itself", name.escape_debug());
-                Problem::error("reserved-env", key.span(), at, message)
-                    .label("names beginning with GC_ are reserved")
-            }
-            _ if name.is_empty() || name.contains(['=', '\0']) => Problem::error(
-                "invalid-value",
-                key.span(),
-                at,
-                "not a name of an environment variable",
-            )
-            .label("invalid name"),
-            DeValue::String(text) if text.contains('\0') => {
-                invalid(value.span(), &at, "must not contain NUL")
-            }
-            DeValue::String(text) => {
-                env.insert(name.to_string(), text.to_string());
-                continue;
-            }
-            other => wrong_type("string", other, value.span(), &at),
-        };
-        problems.push(problem);
-        good = false;
-    }
-    good.then_some(Value::Env(env))
 }

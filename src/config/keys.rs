@@ -3,11 +3,13 @@
 //! The tables drive parsing, checks and suggestions, and are what a schema or a reference page is
 //! made from. A key is added here first.
 
+mod agent;
 mod city;
 
 use std::time::Duration;
 
-pub use city::{AGENT, DAEMON, SECTIONS, SESSION, TOP, WORKSPACE};
+pub use agent::{AGENT, POOL, RIGS};
+pub use city::{DAEMON, SECTIONS, SESSION, TOP, WORKSPACE};
 
 /// What a change of a key means for a running city (config.md, reload classes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub enum Reload {
     Hot,
     /// Restarts the agents it touches.
     Drift,
+    /// Applied to running agents without a restart.
+    Live,
     /// Moves the agents to another session provider.
     Swap,
     /// Refused until the city restarts.
@@ -31,6 +35,10 @@ pub enum Kind {
     CityName,
     /// The name of an agent, without a directory.
     AgentName,
+    /// Names of agents or rigs joined by `/`, or nothing.
+    Dir,
+    /// The prefix of ids of a rig.
+    Prefix,
     /// Any text.
     Text,
     /// Text that says something.
@@ -41,6 +49,8 @@ pub enum Kind {
     Flag,
     /// A whole number, with its bounds.
     Count(u64, u64),
+    /// A whole number, or -1 for no limit.
+    Limit,
     /// A duration string, with its least value.
     Duration(Duration),
     /// One of a few words.
@@ -52,6 +62,12 @@ pub enum Kind {
     },
     /// A list of texts.
     Texts,
+    /// A list of texts that say something.
+    Words,
+    /// A list of lines for a shell.
+    Lines,
+    /// A table of its own.
+    Table(&'static Section),
     /// Environment variables. The values are masked in every output.
     Env,
 }
@@ -62,12 +78,15 @@ impl Kind {
     pub fn noun(&self) -> &'static str {
         match self {
             Self::Flag => "boolean",
-            Self::Count(..) => "integer",
+            Self::Count(..) | Self::Limit => "integer",
             Self::Duration(_) => "duration string",
-            Self::Texts => "array of strings",
+            Self::Texts | Self::Words | Self::Lines => "array of strings",
+            Self::Table(_) => "table",
             Self::Env => "table of strings",
             Self::CityName
             | Self::AgentName
+            | Self::Dir
+            | Self::Prefix
             | Self::Text
             | Self::Command
             | Self::Path
@@ -77,7 +96,7 @@ impl Kind {
 }
 
 /// One key of a section.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
@@ -92,7 +111,7 @@ pub struct Key {
 }
 
 /// A table of the file and its keys.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Section {
     /// The header as it is written; empty for the top of the file.
     pub header: &'static str,
@@ -103,6 +122,22 @@ pub struct Section {
     pub planned: &'static [&'static str],
     /// Keys of the older Go tool: ignored with a warning.
     pub foreign: &'static [&'static str],
+}
+
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    reload: Reload,
+    doc: &'static str,
+) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        reload,
+        doc,
+    }
 }
 
 impl Section {

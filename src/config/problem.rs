@@ -84,6 +84,27 @@ impl Problem {
         self
     }
 
+    /// Two keys of the table at `path` that do not go together: the later one is in conflict. At
+    /// least one of them is set.
+    pub(super) fn conflict(
+        path: &str,
+        keys: [(&str, Option<Range<usize>>); 2],
+        message: impl Into<String>,
+    ) -> Self {
+        let mut set: Vec<_> = keys
+            .into_iter()
+            .filter_map(|(key, span)| span.map(|span| (key, span)))
+            .collect();
+        set.sort_by_key(|(_, span)| span.start);
+        let (key, span) = set.pop().unwrap_or(("", 0..0));
+        let problem =
+            Self::error("conflict", span, format!("{path}.{key}"), message).label("in conflict");
+        match set.pop() {
+            Some((_, first)) => problem.related(first, "with this"),
+            None => problem,
+        }
+    }
+
     fn diagnostic(&self, text: &Text) -> Diagnostic {
         let (line, column) = text.position(self.span.start);
         let (end_line, end_column) = text.position(self.span.end);

@@ -1,5 +1,6 @@
 //! The bytes of a config file: reading, revision, positions, masked values.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -22,18 +23,17 @@ pub(super) const LARGEST: u64 = 1 << 20;
 /// What stands in for a value that nobody may read.
 const MASK: &str = "***";
 
-/// The bytes of `city.toml` and whether its owner may execute it.
+/// The bytes of a source and whether its owner may execute it.
 pub(super) struct Bytes {
     pub(super) bytes: Vec<u8>,
-    executable: bool,
+    pub(super) executable: bool,
 }
 
 impl Bytes {
     /// Reads the file, at most one byte more than it may have.
-    pub(super) fn read(root: &Path) -> io::Result<Self> {
-        let path = file_of(root);
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
         // Asked before opening: opening a pipe would wait for its other end.
-        if !std::fs::metadata(&path)?.is_file() {
+        if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "not a regular file",
@@ -46,11 +46,47 @@ impl Bytes {
         Ok(Self { bytes, executable })
     }
 
-    /// The revision of a city that has no other source (config.md 5).
-    pub(super) fn revision(&self) -> String {
+    /// What stands for it in a revision (config.md 5).
+    pub(super) fn entry(&self) -> String {
         let mode = if self.executable { "755" } else { "644" };
-        let file = format!("{mode}:{}", sha256_hex(&self.bytes));
-        canonical_hash("gc-revision-v1", [(FILE, file.as_str())])
+        format!("{mode}:{}", sha256_hex(&self.bytes))
+    }
+}
+
+/// Everything a load depends on, with what stands for it in the revision.
+#[derive(Debug, Default)]
+pub(super) struct Sources(BTreeMap<PathBuf, String>);
+
+impl Sources {
+    /// Adds a file that was read.
+    pub(super) fn read(&mut self, path: PathBuf, bytes: &Bytes) {
+        self.0.insert(path, bytes.entry());
+    }
+
+    /// Adds a file or directory that is not there, so that its coming is a change.
+    pub(super) fn absent(&mut self, path: PathBuf) {
+        self.0.insert(path, "absent".into());
+    }
+
+    /// The places, for whoever watches them.
+    pub(super) fn paths(&self) -> BTreeSet<PathBuf> {
+        self.0.keys().cloned().collect()
+    }
+
+    /// The revision of a city with these sources (config.md 5).
+    pub(super) fn revision(&self, root: &Path) -> String {
+        let by_name: BTreeMap<String, &str> = self
+            .0
+            .iter()
+            .map(|(path, entry)| {
+                let shown = path.strip_prefix(root).unwrap_or(path);
+                (shown.to_string_lossy().into_owned(), entry.as_str())
+            })
+            .collect();
+        canonical_hash(
+            "gc-revision-v1",
+            by_name.iter().map(|(path, entry)| (path.as_str(), *entry)),
+        )
     }
 }
 

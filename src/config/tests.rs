@@ -1,6 +1,9 @@
 //! What is accepted, what is refused, and how that is said.
 
+mod depends;
 mod fuzz;
+mod pools;
+mod rigs;
 mod spec;
 
 use std::fs;
@@ -49,6 +52,11 @@ fn only(text: &str) -> Diagnostic {
     let mut diagnostics = refused(text).diagnostics;
     assert_eq!(diagnostics.len(), 1, "{text}: {diagnostics:#?}");
     diagnostics.remove(0)
+}
+
+/// An agent in a directory, with further lines.
+fn agent_in(dir: &str, name: &str, more: &str) -> String {
+    format!("[[agent]]\nname = '{name}'\ndir = '{dir}'\nstart_command = 'x'\n{more}\n")
 }
 
 fn first_agent(text: &str) -> Arc<AgentSpec> {
@@ -110,12 +118,12 @@ fn an_unknown_key_gets_the_help_that_fits() {
             Some("`max_restarts` belongs to [daemon] or [[agent]]"),
         ),
         (
-            "[daemon]\non_drift = 'idle'\n",
-            Some("`on_drift` is not supported by this version of gc"),
+            "[daemon]\nwisp_ttl = '7d'\n",
+            Some("`wisp_ttl` is not supported by this version of gc"),
         ),
         (
-            "[[rigs]]\nname = 'r'\n",
-            Some("`rigs` is not supported by this version of gc"),
+            "[packs.p]\nsource = 'r'\n",
+            Some("`packs` is not supported by this version of gc"),
         ),
         ("[daemon]\nabsolutely_unheard_of = 1\n", None),
     ] {
@@ -157,6 +165,19 @@ fn values_outside_their_grammar_or_range_are_invalid() {
         "[[agent]]\nname = 'a'\nstart_command = ' '",
         "[[agent]]\nname = 'a'\nstart_command = 'x'\nwork_dir = '{{.Rig}}'",
         "[[agent]]\nname = 'a'\nstart_command = 'x'\nrestart = 'always'",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\nrestart_strategy = 'all'",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\nsession_live = ['tmux {{.Session}}']",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\nsession_live = ['']",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\ndir = '/abs'",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\ndir = 'a//b'",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\npool = { max = -2 }",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\npool = { check_timeout = '0' }",
+        "[daemon]\ncheck_timeout = '0'",
+        "[daemon]\non_drift = 'always'",
+        "[workspace]\nmax_agents = -1",
+        "[[rigs]]\nname = 'r'\npath = '~root/x'",
+        "[[rigs]]\nname = 'r'\npath = '/'\nprefix = 'Ab'",
+        "[[rigs]]\nname = 'r'\npath = '/'\nprefix = 'abcdefghi'",
         "[[agent]]\nname = 'a'\nstart_command = \"x\\u0000\"",
     ] {
         assert_eq!(only(line).code, "invalid-value", "{line}");
@@ -171,6 +192,10 @@ fn values_of_another_type_are_refused() {
         "[agent]\nname = 'a'",
         "agent = ['a']",
         "[workspace]\nsuspended = 'yes'",
+        "[rigs]\nname = 'a'",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\npool = 3",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\npool = { max = '3' }",
+        "[[agent]]\nname = 'a'\nstart_command = 'x'\ndepends_on = 'b'",
         "[workspace]\nstart_command = 3",
         "[session]\nenv_passthrough = ['A', 1]",
         "[[agent]]\nname = 'a'\nstart_command = 'x'\nenv = { A = 1 }",

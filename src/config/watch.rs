@@ -30,6 +30,7 @@ pub struct ConfigFiles {
     /// Never read, so that a clone also shows what changed before it was made.
     changes: watch::Receiver<u64>,
     loaded: watch::Sender<Option<Arc<LoadedCity>>>,
+    files: Arc<Files>,
     _watching: Option<AbortOnDropHandle<()>>,
     /// Keeps `changes` open when nothing is watched.
     _changed: Arc<watch::Sender<u64>>,
@@ -42,13 +43,15 @@ impl ConfigFiles {
     #[must_use]
     pub fn watch(loader: Loader) -> Self {
         let changed = Arc::new(watch::Sender::new(0));
-        let watching = Watching::start(loader.root())
+        let files = Arc::new(Files::default());
+        let watching = Watching::start(loader.root(), files.clone())
             .map_err(|error| tracing::warn!(root = %loader.root().display(), %error, "config is not watched"))
             .ok()
             .map(|watching| AbortOnDropHandle::new(tokio::spawn(watching.run(changed.clone()))));
         Self {
             changes: changed.subscribe(),
             loaded: watch::Sender::new(None),
+            files,
             _watching: watching,
             _changed: changed,
             loader,
@@ -66,9 +69,11 @@ impl Desired for ConfigFiles {
     fn load(&self) -> PortFuture<'_, Arc<CitySpec>, LoadError> {
         Box::pin(async move {
             let loader = self.loader.clone();
-            let loaded = tokio::task::spawn_blocking(move || loader.load())
+            let attempt = tokio::task::spawn_blocking(move || loader.attempt())
                 .await
-                .map_err(|error| broken(&error))??;
+                .map_err(|error| broken(&error))?;
+            self.files.follow(attempt.sources, attempt.result.is_err());
+            let loaded = attempt.result?;
             let spec = loaded.spec.clone();
             self.loaded.send_replace(Some(Arc::new(loaded)));
             Ok(spec)
@@ -94,39 +99,74 @@ fn broken(error: &tokio::task::JoinError) -> LoadError {
     }
 }
 
-/// A watcher on the directories that lead to the file.
-struct Watching {
-    watcher: RecommendedWatcher,
-    file: PathBuf,
-    sources: Arc<Mutex<Sources>>,
-    directories: BTreeSet<PathBuf>,
-    touched: Arc<Notify>,
+/// The files a load depends on, be they there or not.
+#[derive(Debug, Default)]
+struct Files {
+    paths: Mutex<BTreeSet<PathBuf>>,
+    /// Something happened to one of them, or there are others.
+    touched: Notify,
 }
 
-/// The directory entries whose change can change the file.
+impl Files {
+    /// Takes the sources of a load. One that failed may not have come to all of them, so the
+    /// earlier ones stay.
+    fn follow(&self, mut found: BTreeSet<PathBuf>, failed: bool) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed {
+            found.extend(paths.iter().cloned());
+        }
+        if *paths != found {
+            *paths = found;
+            // Told as a change: one that came between the load and the watch is seen then.
+            self.touched.notify_one();
+        }
+    }
+
+    fn paths(&self) -> BTreeSet<PathBuf> {
+        self.paths
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// A watcher on the directories that lead to the files.
+struct Watching {
+    watcher: RecommendedWatcher,
+    root: PathBuf,
+    files: Arc<Files>,
+    sources: Arc<Mutex<Sources>>,
+    directories: BTreeSet<PathBuf>,
+}
+
+/// The directory entries whose change can change a file.
 type Sources = BTreeSet<(PathBuf, OsString)>;
 
 impl Watching {
-    fn start(root: &Path) -> notify::Result<Self> {
+    fn start(root: &Path, files: Arc<Files>) -> notify::Result<Self> {
         let root = std::fs::canonicalize(root)?;
         let sources = Arc::new(Mutex::new(Sources::new()));
-        let touched = Arc::new(Notify::new());
+        files
+            .paths
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(file_of(&root));
         let watcher = notify::recommended_watcher({
-            let (sources, touched) = (sources.clone(), touched.clone());
+            let (sources, files) = (sources.clone(), files.clone());
             move |event: notify::Result<notify::Event>| {
                 let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
                 // An error of the watcher may hide anything, so it counts as a change.
                 if event.map_or(true, |event| concerns(&event, &sources)) {
-                    touched.notify_one();
+                    files.touched.notify_one();
                 }
             }
         })?;
         let mut this = Self {
             watcher,
-            file: file_of(&root),
+            root: root.clone(),
+            files,
             sources,
             directories: BTreeSet::new(),
-            touched,
         };
         this.watch_directory(root)?;
         this.follow();
@@ -140,13 +180,17 @@ impl Watching {
         Ok(())
     }
 
-    /// Watches what leads to the file now: links may point elsewhere than before.
+    /// Watches what leads to the files now: links may point elsewhere than before.
     fn follow(&mut self) {
-        let sources = entries_to(&self.file);
+        let files = self.files.paths();
+        let sources: Sources = files
+            .iter()
+            .flat_map(|file| entries_to(reachable(file)))
+            .collect();
         let wanted: BTreeSet<PathBuf> = sources
             .iter()
             .map(|(directory, _)| directory.clone())
-            .chain(self.file.parent().map(Path::to_owned))
+            .chain([self.root.clone()])
             .collect();
         *self.sources.lock().unwrap_or_else(PoisonError::into_inner) = sources;
         for gone in self
@@ -171,9 +215,11 @@ impl Watching {
 
     async fn run(mut self, changed: Arc<watch::Sender<u64>>) {
         loop {
-            self.touched.notified().await;
+            self.files.touched.notified().await;
             let mut burst = Burst::new(Instant::now());
-            while let Ok(()) = tokio::time::timeout_at(burst.due(), self.touched.notified()).await {
+            while let Ok(()) =
+                tokio::time::timeout_at(burst.due(), self.files.touched.notified()).await
+            {
                 burst.extend(Instant::now());
                 if burst.due() <= Instant::now() {
                     break;
@@ -204,6 +250,13 @@ fn concerns(event: &notify::Event, sources: &Sources) -> bool {
                 .iter()
                 .any(|(directory, name)| path == directory || *path == directory.join(name))
         })
+}
+
+/// `file`, or the first directory missing on the way to it.
+fn reachable(file: &Path) -> &Path {
+    file.ancestors()
+        .find(|path| path.parent().is_none_or(Path::is_dir))
+        .unwrap_or(file)
 }
 
 /// The directory entries that a lookup of `file` passes behind symbolic links, and the last one.

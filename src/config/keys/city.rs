@@ -2,30 +2,23 @@
 
 use std::time::Duration;
 
-use super::{Key, Kind, Reload, Section};
+use super::agent::{AGENT, POOL, RIGS};
+use super::{Kind, Reload, Section, key};
 
-const ANY: u64 = u32::MAX as u64;
-const SOME: Duration = Duration::from_nanos(1);
-const STDIN: Kind = Kind::Word {
+pub(super) const ANY: u64 = u32::MAX as u64;
+pub(super) const SOME: Duration = Duration::from_nanos(1);
+pub(super) const STDIN: Kind = Kind::Word {
     allowed: &["fifo", "null"],
     unsupported: &[],
 };
-
-const fn key(
-    name: &'static str,
-    kind: Kind,
-    default: &'static str,
-    reload: Reload,
-    doc: &'static str,
-) -> Key {
-    Key {
-        name,
-        kind,
-        default,
-        reload,
-        doc,
-    }
-}
+pub(super) const STRATEGY: Kind = Kind::Word {
+    allowed: &["one_for_one", "rest_for_one", "one_for_all"],
+    unsupported: &[],
+};
+pub(super) const ON_DRIFT: Kind = Kind::Word {
+    allowed: &["restart", "drain", "idle", "report"],
+    unsupported: &[],
+};
 
 /// The tables a file may hold; their own keys are in the sections below.
 pub const TOP: Section = Section {
@@ -41,7 +34,6 @@ pub const TOP: Section = Section {
         "orders",
         "api",
         "providers",
-        "rigs",
         "packs",
         "patches",
     ],
@@ -86,6 +78,13 @@ pub const WORKSPACE: Section = Section {
             Reload::Hot,
             "No agent runs",
         ),
+        key(
+            "max_agents",
+            Kind::Count(0, ANY),
+            "0",
+            Reload::Hot,
+            "Most sessions at once; 0 is no limit",
+        ),
     ],
     planned: &[
         "includes",
@@ -93,7 +92,6 @@ pub const WORKSPACE: Section = Section {
         "session_template",
         "install_agent_hooks",
         "global_fragments",
-        "max_agents",
     ],
     foreign: &[],
 };
@@ -165,18 +163,50 @@ pub const DAEMON: Section = Section {
             Reload::Hot,
             "Lines of last output kept with a crash; 0 keeps none",
         ),
+        key(
+            "restart_strategy",
+            STRATEGY,
+            "\"one_for_one\"",
+            Reload::Hot,
+            "Who is restarted along with an agent that died",
+        ),
+        key(
+            "persist_crash_history",
+            Kind::Flag,
+            "false",
+            Reload::Hot,
+            "Charged ends and quarantines outlive the supervisor",
+        ),
+        key(
+            "check_timeout",
+            Kind::Duration(SOME),
+            "\"30s\"",
+            Reload::Hot,
+            "How long a pool's `check`, `on_boot` or `on_death` may take",
+        ),
+        key(
+            "on_drift",
+            ON_DRIFT,
+            "\"restart\"",
+            Reload::Hot,
+            "What a changed config does to a running agent",
+        ),
+        key(
+            "drift_drain_timeout",
+            Kind::Duration(Duration::ZERO),
+            "\"2m\"",
+            Reload::Hot,
+            "How long a drain because of a changed config may take",
+        ),
+        key(
+            "drift_idle_after",
+            Kind::Duration(Duration::ZERO),
+            "\"2m\"",
+            Reload::Hot,
+            "Quiet time after which `on_drift = \"idle\"` restarts",
+        ),
     ],
-    planned: &[
-        "restart_strategy",
-        "persist_crash_history",
-        "check_timeout",
-        "check_parallelism",
-        "on_drift",
-        "drift_drain_timeout",
-        "drift_idle_after",
-        "wisp_gc_interval",
-        "wisp_ttl",
-    ],
+    planned: &["check_parallelism", "wisp_gc_interval", "wisp_ttl"],
     foreign: &["observe_paths"],
 };
 
@@ -247,139 +277,12 @@ pub const SESSION: Section = Section {
     foreign: &["acp", "display_ms", "remote_match"],
 };
 
-/// `[[agent]]`: one agent.
-pub const AGENT: Section = Section {
-    header: "[[agent]]",
-    keys: &[
-        key(
-            "name",
-            Kind::AgentName,
-            "",
-            Reload::Hot,
-            "Name of the agent; required",
-        ),
-        key(
-            "provider",
-            Kind::Text,
-            "",
-            Reload::Drift,
-            "Preset that says what is run",
-        ),
-        key(
-            "start_command",
-            Kind::Command,
-            "",
-            Reload::Drift,
-            "Command line; goes before any preset",
-        ),
-        key(
-            "args",
-            Kind::Texts,
-            "",
-            Reload::Drift,
-            "Arguments: replace the preset's, or follow the command line",
-        ),
-        key(
-            "env",
-            Kind::Env,
-            "{}",
-            Reload::Drift,
-            "Environment; `${NAME}` is taken from the supervisor's at each start",
-        ),
-        key(
-            "work_dir",
-            Kind::Path,
-            "",
-            Reload::Drift,
-            "Working directory; the city's root if not set",
-        ),
-        key(
-            "stdin",
-            STDIN,
-            "",
-            Reload::Drift,
-            "Standard input; [session] stdin if not set",
-        ),
-        key(
-            "restart",
-            Kind::Word {
-                allowed: &["permanent", "transient", "temporary"],
-                unsupported: &[],
-            },
-            "\"permanent\"",
-            Reload::Hot,
-            "When it is started again: always, after abnormal ends, never",
-        ),
-        key(
-            "max_restarts",
-            Kind::Count(0, ANY),
-            "",
-            Reload::Hot,
-            "As in [daemon], for this agent",
-        ),
-        key(
-            "restart_window",
-            Kind::Duration(SOME),
-            "",
-            Reload::Hot,
-            "As in [daemon], for this agent",
-        ),
-        key(
-            "suspended",
-            Kind::Flag,
-            "false",
-            Reload::Hot,
-            "This agent does not run",
-        ),
-        key("description", Kind::Text, "", Reload::Hot, "For people"),
-    ],
-    planned: &[
-        "dir",
-        "scope",
-        "fallback",
-        "inject_fragments",
-        "prompt_template",
-        "prompt_mode",
-        "prompt_flag",
-        "nudge",
-        "session",
-        "pre_start",
-        "session_setup",
-        "session_setup_script",
-        "session_live",
-        "overlay_dir",
-        "install_agent_hooks",
-        "fingerprint_extra",
-        "ready_delay_ms",
-        "ready_prompt_prefix",
-        "process_names",
-        "idle_timeout",
-        "depends_on",
-        "restart_strategy",
-        "on_drift",
-        "every",
-        "run_timeout",
-        "when_degraded",
-        "skip_when_idle",
-        "pool",
-        "heartbeat",
-    ],
-    foreign: &[
-        "work_query",
-        "sling_query",
-        "default_sling_formula",
-        "hooks_installed",
-        "emits_permission_warning",
-        "attach",
-        "resume_command",
-        "wake_mode",
-    ],
-};
-
 /// All sections that have keys, with the name of their table.
 pub const SECTIONS: &[(&str, &Section)] = &[
     ("workspace", &WORKSPACE),
     ("daemon", &DAEMON),
     ("session", &SESSION),
+    ("rigs", &RIGS),
     ("agent", &AGENT),
+    ("agent.pool", &POOL),
 ];

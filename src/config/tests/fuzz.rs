@@ -11,11 +11,11 @@ fn check(text: &str) {
     let around = city::Surroundings {
         root: Path::new("/c"),
         gc_exe: Path::new("gc"),
-        revision: String::new(),
+        home: None,
     };
     let built = parsed
         .table
-        .and_then(|table| city::build(&table, around, &mut problems));
+        .and_then(|table| city::build(&table, &around, &mut Sources::default(), &mut problems));
     let report = problems.report(&parsed.text);
     assert!(
         built.is_some() || !report.diagnostics.is_empty(),
@@ -33,9 +33,11 @@ proptest! {
     fn no_text_that_looks_like_config_makes_the_loader_panic(
         lines in prop::collection::vec(
             prop_oneof![
-                "\\[{0,2}(workspace|daemon|session|agent|agent.env|x|dolt|ä)\\]{0,2}",
-                "(name|env|env.A|max_restarts|restart_delay|stdin|args|\"\\\\u0000\")? ?=? ?['\"]{0,3}[a-z0-9äß{}=,\t]{0,6}['\"]{0,3}",
-                "(env|agent|args) = [\\[{]{1,2}([A-Z]{1,3} = ['\"]?s['\"]?,? ?){0,3}[\\]}]{0,2}",
+                "\\[{0,2}(workspace|daemon|session|agent|agent.env|agent.pool|rigs|x|dolt|ä)\\]{0,2}",
+                "(name|dir|path|env|env.A|min|max|max_restarts|restart_delay|stdin|args|\"\\\\u0000\")? ?=? ?['\"]{0,3}[a-z0-9äß{}=,\t]{0,6}['\"]{0,3}",
+                "(min|max|max_agents) = -?[0-9]{1,2}",
+                "depends_on = \\['/?[ab]{1,2}(-1)?', 'a'\\]",
+                "(env|agent|args|pool) = [\\[{]{1,2}([A-Z]{1,3} = ['\"]?s['\"]?,? ?){0,3}[\\]}]{0,2}",
             ],
             0..12,
         ),

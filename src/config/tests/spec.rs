@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gascity_actors::model::{Command, RestartType, Stdin};
+use gascity_actors::model::{Command, OnDrift, PoolSpec, RestartType, Stdin, Strategy};
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn unexpanded_references_load_as_they_are() {
 fn every_key_reaches_the_spec() {
     let city = loaded(
         r#"
-        workspace = { name = "lights", suspended = true, start_command = "fallback" }
+        workspace = { name = "lights", suspended = true, start_command = "fallback", max_agents = 12 }
         [daemon]
         patrol_interval = "1s"
         max_restarts = 1
@@ -27,6 +27,12 @@ fn every_key_reaches_the_spec() {
         start_parallelism = 6
         stop_parallelism = 7
         crash_capture_lines = 8
+        restart_strategy = "rest_for_one"
+        persist_crash_history = true
+        check_timeout = "13s"
+        on_drift = "drain"
+        drift_drain_timeout = "14s"
+        drift_idle_after = "15s"
         [session]
         provider = "subprocess"
         startup_timeout = "9s"
@@ -48,6 +54,21 @@ fn every_key_reaches_the_spec() {
         restart_window = "21s"
         suspended = true
         description = "second"
+        dir = "team"
+        session_live = ["true"]
+        process_names = ["node"]
+        idle_timeout = "22s"
+        depends_on = ["one"]
+        restart_strategy = "one_for_all"
+        on_drift = "report"
+        [agent.pool]
+        min = 2
+        max = 23
+        check = "echo 3"
+        check_timeout = "24s"
+        drain_timeout = "25s"
+        on_boot = "boot"
+        on_death = "death"
         "#,
     );
     let secs = Duration::from_secs;
@@ -109,25 +130,67 @@ fn every_key_reaches_the_spec() {
     );
     assert_eq!((two.limit.max_restarts, two.limit.window), (20, secs(21)));
     assert_eq!(two.launch.env["A"], "1");
+    assert_eq!(spec.max_agents, Some(12));
+    assert_eq!(
+        (
+            daemon.check_timeout,
+            daemon.drift_drain_timeout,
+            daemon.drift_idle_after,
+            daemon.persist_crash_history
+        ),
+        (secs(13), secs(14), secs(15), true)
+    );
+    assert_eq!(
+        (one.strategy, one.on_drift, one.idle_timeout),
+        (Strategy::RestForOne, OnDrift::Drain, None)
+    );
+    assert_eq!(
+        (two.strategy, two.on_drift, two.idle_timeout),
+        (Strategy::OneForAll, OnDrift::Report, Some(secs(22)))
+    );
+    assert_eq!(
+        (&two.live[..], &two.process_names[..]),
+        (&["true".to_owned()][..], &["node".to_owned()][..])
+    );
+    assert_eq!(
+        (two.name.as_str(), &two.depends_on[..]),
+        ("team/two", &[one.name.clone()][..])
+    );
+    assert_eq!(
+        two.pool.as_deref(),
+        Some(&PoolSpec {
+            min: 2,
+            max: Some(23),
+            check: Some("echo 3".into()),
+            dir: spec.root.clone(),
+            check_timeout: secs(24),
+            drain_timeout: Some(secs(25)),
+            on_boot: Some("boot".into()),
+            on_death: Some("death".into()),
+            names: Vec::new(),
+        })
+    );
 }
 
 #[test]
 fn the_documented_defaults_are_the_defaults() {
-    let mut text = String::new();
+    let (mut text, mut plain) = (String::new(), String::new());
     for (table, section) in keys::SECTIONS {
-        let header = if *table == "agent" {
-            AGENT.to_owned()
-        } else {
-            format!("{}\n", section.header)
+        let header = match *table {
+            "agent" => AGENT.to_owned(),
+            "rigs" => "[[rigs]]\nname = 'r'\npath = '/'\n".to_owned(),
+            _ => format!("{}\n", section.header),
         };
-        text.push_str(&header);
+        for text in [&mut text, &mut plain] {
+            text.push_str(&header);
+        }
         for key in section.keys.iter().filter(|key| !key.default.is_empty()) {
             text.push_str(&format!("{} = {}\n", key.name, key.default));
         }
     }
     let (_dir, root) = city(&text);
     let documented = load(&root).unwrap_or_else(|error| panic!("{error}"));
-    fs::write(root.join(FILE), AGENT).expect("written");
+    fs::write(root.join(FILE), plain).expect("written");
     let plain = load(&root).expect("valid");
     let revision = plain.spec.revision.clone();
     assert_eq!(
@@ -259,4 +322,43 @@ fn another_gc_binary_is_no_drift() {
     let (old, new) = (load("/old/gc"), load("/new/gc"));
     assert_eq!(old.fingerprint, new.fingerprint);
     assert_ne!(old.launch.command, new.launch.command);
+}
+
+#[test]
+fn supervision_keys_never_change_a_fingerprint() {
+    let (_dir, root) = city("");
+    let agent = |hot: &str| {
+        let text = format!("{AGENT}{hot}\n[[agent]]\nname = 'db'\nstart_command = 'x'\n");
+        fs::write(root.join(FILE), text).expect("written");
+        let city = load(&root).unwrap_or_else(|error| panic!("{error}"));
+        city.spec.agents[0].clone()
+    };
+    let plain = agent("");
+    for hot in [
+        "idle_timeout = '5m'",
+        "depends_on = ['db']",
+        "process_names = ['node']",
+        "restart = 'transient'",
+        "max_restarts = 1\nrestart_window = '1s'",
+        "restart_strategy = 'one_for_all'",
+        "on_drift = 'idle'",
+        "suspended = true",
+        "pool = { max = 3, check = 'echo 1', drain_timeout = '1s' }",
+        "pool = { max = 4, on_boot = 'x', on_death = 'y', check_timeout = '1s' }",
+    ] {
+        let changed = agent(hot);
+        assert_ne!(changed, plain, "{hot}");
+        assert_eq!(changed.fingerprint, plain.fingerprint, "{hot}");
+        assert_eq!(changed.live_hash(), plain.live_hash(), "{hot}");
+    }
+}
+
+#[test]
+fn live_lines_change_the_live_hash_alone() {
+    let with =
+        |lines: &str| first_agent(&format!("{AGENT}work_dir = '/c'\nsession_live = {lines}\n"));
+    let (one, two) = (with("['a']"), with("['a', 'b']"));
+    assert_eq!(one.fingerprint, two.fingerprint);
+    assert_ne!(one.live_hash(), two.live_hash());
+    assert_eq!(with("[]").live_hash(), "");
 }

@@ -61,6 +61,38 @@ async fn every_way_of_saving_is_noticed() {
 }
 
 #[tokio::test]
+async fn files_that_a_load_depends_on_are_watched_even_before_they_are_there() {
+    let dir = city_dir();
+    let text = "[[rigs]]\nname = 'r'\npath = 'a/b'\n[[agent]]\nname = 'w'\ndir = 'r'\nstart_command = 'x'\npool = { namepool = 'lists/names' }\n";
+    fs::write(dir.path().join(FILE), named("old") + text).expect("written");
+    let files = ConfigFiles::watch(Loader::new(dir.path()));
+    let mut changes = files.changes();
+    assert!(files.load().await.is_err(), "no list of names");
+    let mut until = async |what: &str, holds: &dyn Fn(&CitySpec) -> bool| {
+        let seen = async {
+            loop {
+                changes.changed().await.expect("still watched");
+                if files.load().await.is_ok_and(|spec| holds(&spec)) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, seen).await.expect(what);
+    };
+    let first_name = |spec: &CitySpec| spec.agents[0].instance(1).name.to_string();
+
+    fs::create_dir(dir.path().join("lists")).expect("created");
+    fs::write(dir.path().join("lists/names"), "ann\n").expect("written");
+    until("the list came", &|spec| first_name(spec) == "r/ann").await;
+
+    fs::write(dir.path().join("lists/names"), "bob\n").expect("written");
+    until("the list changed", &|spec| first_name(spec) == "r/bob").await;
+
+    fs::create_dir_all(dir.path().join("a/b")).expect("created");
+    until("the rig came", &|spec| spec.agents[0].held.is_none()).await;
+}
+
+#[tokio::test]
 async fn a_replaced_link_and_an_edit_behind_it_are_noticed() {
     let dir = city_dir();
     let away = tempfile::tempdir().expect("temporary directory");
