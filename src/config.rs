@@ -2,7 +2,8 @@
 //!
 //! [`load`] reads the `city.toml` of a directory once. [`ConfigFiles`] is the port
 //! [`Desired`](gascity_actors::ports::Desired): it loads on request and tells when the file
-//! changed. What keys there are is in [`keys`].
+//! changed. What keys there are is in [`keys`]; changes that gc itself makes to a file are in
+//! [`edit`].
 //!
 //! A load reports every problem it finds, not just the first, and either gives a whole city or
 //! none.
@@ -12,6 +13,7 @@ mod city;
 mod command;
 mod depends;
 pub(crate) mod duration;
+pub mod edit;
 mod fields;
 pub mod keys;
 mod mask;

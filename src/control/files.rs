@@ -1,6 +1,6 @@
 //! Private files that are replaced whole or not at all.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -25,10 +25,25 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     replace_in_steps(path, content, &mut |_| {})
 }
 
+/// [`replace`] for a file that belongs to the user: it exists and keeps its mode.
+pub(crate) fn replace_keeping_mode(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions();
+    write_and_rename(path, content, Some(mode), &mut |_| {})
+}
+
 /// [`replace`], telling `reached` after each step.
 pub(crate) fn replace_in_steps(
     path: &Path,
     content: &[u8],
+    reached: &mut dyn FnMut(Step),
+) -> io::Result<()> {
+    write_and_rename(path, content, None, reached)
+}
+
+fn write_and_rename(
+    path: &Path,
+    content: &[u8],
+    mode: Option<Permissions>,
     reached: &mut dyn FnMut(Step),
 ) -> io::Result<()> {
     let path = link_target(path)?;
@@ -51,6 +66,9 @@ pub(crate) fn replace_in_steps(
     reached(Step::Created);
     let written = file.write_all(content).and_then(|()| {
         reached(Step::Written);
+        if let Some(mode) = mode {
+            file.set_permissions(mode)?;
+        }
         file.sync_all()
     });
     if let Err(e) = written {

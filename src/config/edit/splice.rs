@@ -1,0 +1,205 @@
+//! Where in the text of a file the key is, or would be.
+
+use std::ops::Range;
+
+use toml_edit::{Document, Item, TableLike};
+
+use super::{Place, SUSPENDED};
+
+/// The text with the key set to `true`, or without it. `None` if the place was not found.
+pub(super) fn set_suspended(text: &str, place: Place, suspended: bool) -> Option<String> {
+    let document = Document::parse(text).ok()?;
+    let Some(table) = Written::find(document.as_table(), place) else {
+        // Only the table of the city may be missing. A dotted key needs no table that would be
+        // left over later; keys stand before all tables.
+        let start = line_start(text, 0);
+        let line = format!("workspace.{SUSPENDED} = true{}", line_end(text, start));
+        return (suspended && place == Place::Workspace).then(|| splice(text, start..start, &line));
+    };
+    match (table.span(SUSPENDED), suspended) {
+        (Some((_, value)), true) => Some(splice(text, value, "true")),
+        (Some((key, value)), false) => Some(table.remove(text, key.start..value.end)),
+        (None, true) => table.insert(text),
+        (None, false) => None,
+    }
+}
+
+/// A table as it is written down.
+struct Written<'d> {
+    table: &'d dyn TableLike,
+    style: Style,
+    /// The header, the braces, or nothing for dotted keys.
+    span: Option<Range<usize>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// `[workspace]`, keys on lines of their own below it.
+    Header,
+    /// `workspace.name = "x"`.
+    Dotted,
+    /// `{ name = "x" }`.
+    Inline,
+}
+
+impl<'d> Written<'d> {
+    fn find(file: &'d toml_edit::Table, place: Place) -> Option<Self> {
+        match place {
+            Place::Workspace => Self::of(file.get("workspace")?),
+            Place::Item(array, index) => match file.get(array)? {
+                Item::ArrayOfTables(tables) => Some(Self::header(tables.get(index)?)),
+                Item::Value(list) => {
+                    let table = list.as_array()?.get(index)?.as_inline_table()?;
+                    Some(Self::inline(table))
+                }
+                _ => None,
+            },
+        }
+    }
+
+    fn of(item: &'d Item) -> Option<Self> {
+        match item {
+            Item::Table(table) => Some(Self::header(table)),
+            Item::Value(value) => value.as_inline_table().map(Self::inline),
+            _ => None,
+        }
+    }
+
+    fn header(table: &'d toml_edit::Table) -> Self {
+        let style = if table.is_dotted() {
+            Style::Dotted
+        } else {
+            Style::Header
+        };
+        Self {
+            table,
+            style,
+            span: table.span(),
+        }
+    }
+
+    fn inline(table: &'d toml_edit::InlineTable) -> Self {
+        Self {
+            table,
+            style: Style::Inline,
+            span: table.span(),
+        }
+    }
+
+    /// Where a key and its value stand.
+    fn span(&self, key: &str) -> Option<(Range<usize>, Range<usize>)> {
+        let (key, item) = self.table.get_key_value(key)?;
+        Some((key.span()?, item.span()?))
+    }
+
+    /// The key after which a new one goes: the name, or the first there is.
+    fn anchor(&self) -> Option<(Range<usize>, Range<usize>)> {
+        let first = || {
+            self.table
+                .iter()
+                .filter_map(|(key, _)| self.span(key))
+                .min_by_key(|(key, _)| key.start)
+        };
+        self.span("name").or_else(first)
+    }
+
+    /// The text with the key, behind the name.
+    fn insert(&self, text: &str) -> Option<String> {
+        let anchor = self.anchor();
+        if self.style == Style::Inline {
+            return match anchor {
+                Some((_, value)) => {
+                    let pair = format!(", {SUSPENDED} = true");
+                    Some(splice(text, value.end..value.end, &pair))
+                }
+                None => {
+                    let inside = self.span.clone()?.start + 1;
+                    Some(splice(text, inside..inside, &format!("{SUSPENDED} = true")))
+                }
+            };
+        }
+        let (key, end) = match anchor {
+            Some((key, value)) => (key.start, value.end),
+            None => self.span.clone().map(|span| (span.start, span.end))?,
+        };
+        // What stands before the key is its indentation and, if it is dotted, its table.
+        let before = &text[line_start(text, key)..key];
+        let prefix = if self.style == Style::Header {
+            &before[..before.len() - before.trim_start().len()]
+        } else {
+            before
+        };
+        let line = format!("{prefix}{SUSPENDED} = true");
+        let newline = line_end(text, end);
+        Some(match text[end..].find('\n') {
+            Some(at) => splice(
+                text,
+                end + at + 1..end + at + 1,
+                &format!("{line}{newline}"),
+            ),
+            None => format!("{text}{newline}{line}"),
+        })
+    }
+
+    /// The text without the pair at `pair`, and without its line if nothing is left of it.
+    fn remove(&self, text: &str, pair: Range<usize>) -> String {
+        let blank = |c: char| c.is_ascii_whitespace();
+        let (before, after) = (&text[..pair.start], &text[pair.end..]);
+        if self.style == Style::Inline {
+            // With the comma before it, else with the one behind it.
+            let cut = if before.trim_end_matches(blank).ends_with(',') {
+                before.trim_end_matches(blank).len() - 1..pair.end
+            } else if let Some(rest) = after.trim_start_matches(blank).strip_prefix(',') {
+                pair.start..text.len() - rest.trim_start_matches([' ', '\t']).len()
+            } else {
+                pair
+            };
+            return splice(text, cut, "");
+        }
+        let start = line_start(text, pair.start);
+        let rest = after.split('\n').next().unwrap_or_default();
+        if !rest.trim().is_empty() {
+            // A comment stays, in place of the pair.
+            let spaces = rest.len() - rest.trim_start().len();
+            let indent = before[start..].len() - before[start..].trim_start().len();
+            return splice(text, start + indent..pair.end + spaces, "");
+        }
+        let end = pair.end + rest.len();
+        if end < text.len() {
+            return splice(text, start..end + 1, "");
+        }
+        // The last line, and it has no end of its own: the one before it loses its end.
+        let before = &before[..start];
+        match before.strip_suffix('\n') {
+            Some(line) => line.strip_suffix('\r').unwrap_or(line).to_owned(),
+            None => before.to_owned(),
+        }
+    }
+}
+
+fn splice(text: &str, range: Range<usize>, with: &str) -> String {
+    format!("{}{with}{}", &text[..range.start], &text[range.end..])
+}
+
+/// Where the line at `at` begins; in the first line, behind a byte order mark.
+fn line_start(text: &str, at: usize) -> usize {
+    const MARK: char = '\u{feff}';
+    let mark = if text.starts_with(MARK) {
+        MARK.len_utf8()
+    } else {
+        0
+    };
+    text[..at].rfind('\n').map_or(mark, |newline| newline + 1)
+}
+
+/// How the line at `at` ends, or the one before it if it is the last.
+fn line_end(text: &str, at: usize) -> &'static str {
+    let newline = text[at..]
+        .find('\n')
+        .map(|next| at + next)
+        .or_else(|| text[..at].rfind('\n'));
+    match newline {
+        Some(newline) if text[..newline].ends_with('\r') => "\r\n",
+        _ => "\n",
+    }
+}
