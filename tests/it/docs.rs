@@ -133,8 +133,9 @@ fn check_row(row: &str, key: &Key, header: &str) {
         assert!(missing.is_empty(), "{missing:?} of {}: {row}", key.name);
     }
     let change = match key.reload {
-        _ if header == AGENT.header && key.name == "name" => "another agent",
+        _ if header == AGENT.header && matches!(key.name, "name" | "dir") => "another agent",
         Reload::Hot => "hot",
+        Reload::Live => "live",
         Reload::Refused => "city",
         _ => "restart",
     };

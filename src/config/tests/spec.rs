@@ -67,7 +67,7 @@ fn every_key_reaches_the_spec() {
         check = "echo 3"
         check_timeout = "24s"
         drain_timeout = "25s"
-        on_boot = "boot"
+        on_boot = "begin"
         on_death = "death"
         "#,
     );
@@ -165,7 +165,7 @@ fn every_key_reaches_the_spec() {
             dir: spec.root.clone(),
             check_timeout: secs(24),
             drain_timeout: Some(secs(25)),
-            on_boot: Some("boot".into()),
+            on_boot: Some("begin".into()),
             on_death: Some("death".into()),
             names: Vec::new(),
         })
