@@ -75,6 +75,20 @@ impl SubprocessConfig {
             env_passthrough: DEFAULT_PASSTHROUGH.map(String::from).to_vec(),
         }
     }
+
+    /// Variables that tell a process which city it is in.
+    pub(crate) fn city_vars(&self) -> Vec<(&'static str, OsString)> {
+        let mut vars: Vec<(&'static str, OsString)> = vec![
+            ("GC_BIN", self.gc_bin.clone().into()),
+            ("GC_CITY", self.root.clone().into()),
+            ("GC_CITY_NAME", self.city_name.as_str().into()),
+            ("GC_CITY_RUNTIME_DIR", self.root.join(".gc/runtime").into()),
+        ];
+        if let Some(home) = &self.home {
+            vars.push(("GC_HOME", home.clone().into()));
+        }
+        vars
+    }
 }
 
 /// The provider `subprocess`.

@@ -1,6 +1,5 @@
 //! Starting a run: what must be over before, and what must be in place after.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::Child;
@@ -133,23 +132,14 @@ impl Inner {
         dir: PathBuf,
     ) -> Result<Environment, StartFailure> {
         let config = &self.config;
-        let mut injected: Vec<(&'static str, OsString)> = vec![
-            ("GC_BIN", config.gc_bin.clone().into()),
-            ("GC_CITY", config.root.clone().into()),
-            ("GC_CITY_NAME", config.city_name.as_str().into()),
-            (
-                "GC_CITY_RUNTIME_DIR",
-                config.root.join(".gc/runtime").into(),
-            ),
+        let mut injected = config.city_vars();
+        injected.extend([
             ("GC_AGENT", spec.agent.as_str().into()),
-            ("GC_TEMPLATE", spec.agent.as_str().into()),
+            ("GC_TEMPLATE", spec.template.as_str().into()),
             ("GC_SESSION_NAME", spec.session.as_str().into()),
             ("GC_SESSION_ID", token.as_str().into()),
             ("GC_DIR", dir.into()),
-        ];
-        if let Some(home) = &config.home {
-            injected.push(("GC_HOME", home.clone().into()));
-        }
+        ]);
         let bin = config.root.join(".gc/bin");
         self.runner
             .environment(&spec.launch.env, injected, bin.as_os_str())

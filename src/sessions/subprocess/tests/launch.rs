@@ -157,7 +157,8 @@ async fn the_environment_is_exactly_what_was_asked_for() {
     city.provider = Subprocess::with_runner_env(config, runner).unwrap();
     let mut spec = city.spec("a", words(&["sleep", "1000"]));
     spec.session = session("rig--a");
-    spec.agent = AgentName::new("rig/a").unwrap();
+    spec.agent = AgentName::new("rig/a-2").unwrap();
+    spec.template = AgentName::new("rig/a").unwrap();
     let mut launch = (*spec.launch).clone();
     launch.env.insert("MINE".into(), "${SECRET}".into());
     launch.env.insert("GC_AGENT".into(), "forged".into());
@@ -168,7 +169,7 @@ async fn the_environment_is_exactly_what_was_asked_for() {
 
     let root = city.root.display();
     let mut want = [
-        "GC_AGENT=rig/a".to_owned(),
+        "GC_AGENT=rig/a-2".to_owned(),
         "GC_BIN=/opt/gc".to_owned(),
         format!("GC_CITY={root}"),
         "GC_CITY_NAME=test".to_owned(),
