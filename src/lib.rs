@@ -20,6 +20,7 @@ pub mod daemon;
 pub mod events;
 pub mod host;
 pub mod sessions;
+pub mod shell;
 mod system;
 
 pub use city::{City, CityBuilder, CityError, RunningCity};

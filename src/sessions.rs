@@ -9,7 +9,7 @@ mod proc;
 #[cfg(target_os = "linux")]
 mod subprocess;
 #[cfg(target_os = "linux")]
-mod sys;
+pub(crate) mod sys;
 
 pub use environment::DEFAULT_PASSTHROUGH;
 #[cfg(target_os = "linux")]

@@ -41,7 +41,7 @@ pub(super) fn exit_info(pidfd: BorrowedFd<'_>) -> Option<i32> {
 }
 
 /// A descriptor whose readability can be awaited. Needs a tokio runtime with I/O.
-pub(super) fn watchable(fd: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+pub(crate) fn watchable(fd: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: an `OwnedFd` is open until it is dropped and never changes its number; the
     // `AsyncFd` holds a share of it, and no one can take it out of the other shares.
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
