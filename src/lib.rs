@@ -19,6 +19,7 @@ pub mod control;
 pub mod daemon;
 pub mod events;
 pub mod host;
+pub mod notes;
 pub mod sessions;
 pub mod shell;
 mod system;
