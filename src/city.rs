@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gascity_actors::memory::{MemoryClock, MemoryDesired, MemoryJournal};
+use gascity_actors::memory::{
+    MemoryClock, MemoryDesired, MemoryJournal, MemoryNotes, MemoryProviders, MemoryShell,
+};
 use gascity_actors::{
     AskError, CityRef, Machine, MachinePorts, MachineRef, MachineSettings, ReloadOutcome, StopMode,
     Tree,
@@ -11,12 +13,14 @@ use gascity_actors::{
 
 use crate::control::home::CityDir;
 use crate::control::lock::Lock;
-use crate::host::{OneCity, Opener, open_journal};
+use crate::host::{HostProviders, OneCity, Opener, open_journal};
 use crate::model::{CitySpec, CityStatus, CityView, Event, StopSummary};
+use crate::notes::FileNotes;
 use crate::ports::{
-    CityPorts, Clock, EventStream, Journal, JournalError, OpenError, Opened, Sessions,
+    CityPorts, Clock, EventStream, Journal, JournalError, Notes, OpenError, Opened, Providers,
+    Sessions, Shell,
 };
-use crate::sessions::Subprocess;
+use crate::shell::ProcessShell;
 use crate::system::{RandomTokens, SystemClock};
 
 /// A city that could not be run.
@@ -60,6 +64,8 @@ pub struct CityBuilder {
     spec: CitySpec,
     sessions: Option<Arc<dyn Sessions>>,
     journal: Option<Arc<dyn Journal>>,
+    shell: Option<Arc<dyn Shell>>,
+    notes: Option<Arc<dyn Notes>>,
     clock: Option<Arc<dyn Clock>>,
 }
 
@@ -83,8 +89,9 @@ impl City {
 
     /// A city built in code, on adapters of your own choice.
     ///
-    /// With a root directory in the spec, agents run as processes and events are logged in its
-    /// `.gc`, unless you bring other adapters. Without one, [`CityBuilder::sessions`] is needed.
+    /// With a root directory in the spec, agents and shell lines run as processes, and events and
+    /// state are kept in its `.gc`, unless you bring other adapters. Without one,
+    /// [`CityBuilder::sessions`] is needed, shell lines do nothing, and all state is in memory.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -105,6 +112,8 @@ impl City {
             spec,
             sessions: None,
             journal: None,
+            shell: None,
+            notes: None,
             clock: None,
         }
     }
@@ -166,6 +175,18 @@ impl CityBuilder {
         self
     }
 
+    /// Runs pool checks and hooks.
+    pub fn shell(mut self, shell: Arc<dyn Shell>) -> Self {
+        self.shell = Some(shell);
+        self
+    }
+
+    /// Where crash history and captures go.
+    pub fn notes(mut self, notes: Arc<dyn Notes>) -> Self {
+        self.notes = Some(notes);
+        self
+    }
+
     /// What time it is.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -177,10 +198,10 @@ impl CityBuilder {
     /// # Errors
     /// As [`City::spawn`], and [`CityError::Open`] if it lacks a root or a provider.
     pub async fn spawn(self) -> Result<RunningCity, CityError> {
-        City::from_opened(self.open()?).spawn().await
+        City::from_opened(self.open().await?).spawn().await
     }
 
-    fn open(self) -> Result<Opened, OpenError> {
+    async fn open(self) -> Result<Opened, OpenError> {
         let fail = |message: String| OpenError {
             message,
             diagnostics: Vec::new(),
@@ -192,11 +213,17 @@ impl CityBuilder {
             city.create().map_err(|error| fail(error.to_string()))?;
             held = Arc::new(Lock::city(&city).map_err(|error| fail(error.to_string()))?);
         }
+        let config = Opener::new(None).subprocess(&self.spec.root, self.spec.name.clone());
+        let providers: Arc<dyn Providers> = if rooted {
+            Arc::new(HostProviders::new(config.clone()))
+        } else {
+            Arc::new(MemoryProviders::default())
+        };
         let sessions = match self.sessions {
             Some(sessions) => sessions,
             None if rooted => {
-                let config = Opener::new(None).subprocess(&self.spec.root, self.spec.name.clone());
-                Arc::new(Subprocess::new(config).map_err(|error| fail(error.to_string()))?)
+                let sessions = providers.provide(self.spec.provider.clone());
+                sessions.await.map_err(fail)?
             }
             None => {
                 return Err(fail(
@@ -209,15 +236,23 @@ impl CityBuilder {
             None if rooted => open_journal(&city.state_dir())?,
             None => Arc::new(MemoryJournal::new(Arc::new(MemoryClock::new()))),
         };
+        let shell = self.shell.unwrap_or_else(|| match rooted {
+            true => Arc::new(ProcessShell::new(config)),
+            false => Arc::new(MemoryShell::default()),
+        });
+        let notes = self.notes.unwrap_or_else(|| match rooted {
+            true => Arc::new(FileNotes::new(&city)),
+            false => Arc::new(MemoryNotes::default()),
+        });
         let ports = CityPorts {
             sessions,
             journal,
             desired: Arc::new(MemoryDesired::new(self.spec.clone())),
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
             tokens: Arc::new(RandomTokens),
-            shell: Arc::new(gascity_actors::memory::MemoryShell::default()),
-            notes: Arc::new(gascity_actors::memory::MemoryNotes::default()),
-            providers: Arc::new(gascity_actors::memory::MemoryProviders::default()),
+            shell,
+            notes,
+            providers,
             held,
         };
         Ok(Opened {

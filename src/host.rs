@@ -1,6 +1,8 @@
 //! Puts cities together: lock, config, session provider and event log behind the ports of the
 //! tree, and the registry of the machine.
 
+mod providers;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +17,15 @@ use crate::control::lock::Lock;
 use crate::control::registry::{Contents, Digest, EmptyGuard, Registry, RegistryWatch};
 use crate::events::{EventLog, FileJournal};
 use crate::model::{CityName, StopSummary};
+use crate::notes::FileNotes;
 use crate::ports::{
-    Cities, CityEntry, CityPorts, Journal, OpenError, Opened, PortFuture, Registered, Sessions,
+    Cities, CityEntry, CityPorts, Journal, OpenError, Opened, PortFuture, Providers, Registered,
 };
 use crate::sessions::{Subprocess, SubprocessConfig};
+use crate::shell::ProcessShell;
 use crate::system::{RandomTokens, SystemClock};
+
+pub use providers::HostProviders;
 
 /// Opens cities from their directories.
 #[derive(Debug, Clone)]
@@ -68,17 +74,22 @@ impl Opener {
         let city = CityDir::new(&root);
         city.create().map_err(|error| failed(error.to_string()))?;
         let lock = Lock::city(&city).map_err(|error| failed(error.to_string()))?;
-        let sessions = self.sessions(&root, &loaded).map_err(failed)?;
+        let mut config = self.subprocess(&root, spec.name.clone());
+        config
+            .env_passthrough
+            .clone_from(&loaded.session.env_passthrough);
+        let providers = HostProviders::new(config.clone());
+        let sessions = providers.provide(spec.provider.clone()).await;
         let journal = open_journal(&city.state_dir())?;
         let ports = CityPorts {
-            sessions,
+            sessions: sessions.map_err(failed)?,
             journal,
             desired: Arc::new(files),
             clock: Arc::new(SystemClock),
             tokens: Arc::new(RandomTokens),
-            shell: Arc::new(gascity_actors::memory::MemoryShell::default()),
-            notes: Arc::new(gascity_actors::memory::MemoryNotes::default()),
-            providers: Arc::new(gascity_actors::memory::MemoryProviders::default()),
+            shell: Arc::new(ProcessShell::new(config)),
+            notes: Arc::new(FileNotes::new(&city)),
+            providers: Arc::new(providers),
             held: Arc::new(lock),
         };
         Ok(Opened { spec, ports })
@@ -96,16 +107,6 @@ impl Opener {
         gascity_actors::stop_sessions(&sessions)
             .await
             .map_err(io::Error::other)
-    }
-
-    fn sessions(&self, root: &Path, loaded: &LoadedCity) -> Result<Arc<dyn Sessions>, String> {
-        let mut config = self.subprocess(root, loaded.spec.name.clone());
-        config
-            .env_passthrough
-            .clone_from(&loaded.session.env_passthrough);
-        Ok(Arc::new(
-            Subprocess::new(config).map_err(|error| error.to_string())?,
-        ))
     }
 
     /// Settings of a subprocess provider for the city at `root`, with nothing configured.

@@ -217,8 +217,8 @@ pub const SESSION: Section = Section {
         key(
             "provider",
             Kind::Word {
-                allowed: &["auto", "subprocess"],
-                unsupported: &["tmux", "exec:", "k8s", "fake", "fail", "acp", "hybrid"],
+                allowed: &["auto", "subprocess", "fake", "fail"],
+                unsupported: &["tmux", "exec:", "k8s", "acp", "hybrid"],
             },
             "\"auto\"",
             Reload::Swap,
