@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chrono::Utc;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use captures::Captures;
 
 use crate::control::files;
 use crate::control::home::CityDir;
+use crate::model::SessionName;
 use crate::ports::{Notes, NotesError, PortFuture};
 
 /// Crash history in `.gc/state/crash-history.json`, last output of crashed runs in
@@ -31,7 +32,11 @@ struct Inner {
     written: Mutex<u64>,
     /// Number of the newest history that was handed over.
     handed: AtomicU64,
-    captures: Mutex<Captures>,
+    captures: Captures,
+    /// Held while a capture is written.
+    capturing: Mutex<()>,
+    /// Time of the last capture: no two have the same, so no two have the same file.
+    captured_at: Mutex<DateTime<Utc>>,
 }
 
 impl FileNotes {
@@ -42,7 +47,9 @@ impl FileNotes {
             history: city.state_dir().join("state/crash-history.json"),
             written: Mutex::default(),
             handed: AtomicU64::new(0),
-            captures: Mutex::new(Captures::new(city.runtime_dir().join("captures"))),
+            captures: Captures::new(city.runtime_dir().join("captures")),
+            capturing: Mutex::default(),
+            captured_at: Mutex::default(),
         }))
     }
 
@@ -60,6 +67,15 @@ impl FileNotes {
 }
 
 impl Inner {
+    fn capture_time(&self) -> DateTime<Utc> {
+        let mut last = self
+            .captured_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *last = Utc::now().max(*last + TimeDelta::milliseconds(1));
+        *last
+    }
+
     fn load_history(&self) -> io::Result<Option<String>> {
         match fs::read_to_string(&self.history) {
             Ok(text) => Ok(Some(text)),
@@ -98,14 +114,20 @@ impl Notes for FileNotes {
         self.blocking(move |inner| inner.save_history(number, &text))
     }
 
-    fn save_capture(&self, session: String, text: String) -> PortFuture<'_, String, NotesError> {
-        let now = Utc::now();
-        self.blocking(move |inner| {
-            let captures = &inner.captures;
-            let captures = captures.lock().unwrap_or_else(PoisonError::into_inner);
-            let path = captures.save(&session, &text, now)?;
-            Ok(path.display().to_string())
-        })
+    fn save_capture(&self, session: &SessionName, text: String) -> String {
+        let at = self.0.capture_time();
+        let path = self.0.captures.path(session, at);
+        let (inner, target) = (self.0.clone(), path.clone());
+        tokio::task::spawn_blocking(move || {
+            let _turn = inner
+                .capturing
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = inner.captures.save(&target, &text) {
+                tracing::warn!(path = %target.display(), %error, "last output was not kept");
+            }
+        });
+        path.display().to_string()
     }
 }
 
@@ -157,14 +179,26 @@ mod tests {
     #[tokio::test]
     async fn a_capture_is_a_private_file_at_the_returned_path() {
         let (dir, notes) = notes();
-        let path = notes.save_capture("rig--a".into(), "agent a\n\nlast words".into());
-        let path = PathBuf::from(path.await.unwrap());
+        let session = SessionName::new("rig--a").unwrap();
+        let paths: Vec<PathBuf> = ["1", "agent a\n\nlast words"]
+            .map(|text| notes.save_capture(&session, text.into()).into())
+            .into();
+        assert_ne!(paths[0], paths[1], "two at the same time");
+        let path = &paths[1];
+        let written = async {
+            while fs::read_to_string(path).unwrap_or_default().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), written)
+            .await
+            .unwrap();
         assert_eq!(
             path.parent(),
             Some(&*dir.path().join(".gc/runtime/captures"))
         );
-        assert_eq!(fs::read_to_string(&path).unwrap(), "agent a\n\nlast words");
-        assert_eq!(mode(&path), 0o600);
+        assert_eq!(fs::read_to_string(path).unwrap(), "agent a\n\nlast words");
+        assert_eq!(mode(path), 0o600);
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ mod process;
 mod resident;
 mod restart;
 mod start;
+mod workers;
 
 fn main() {
     let args: Vec<String> = std::env::args()
@@ -28,6 +29,9 @@ fn main() {
     }
     if wanted("start") {
         start::measure();
+    }
+    if wanted("workers") {
+        workers::measure();
     }
     if wanted("resident") {
         resident::measure();

@@ -10,9 +10,9 @@ use super::agent::{Agents, Defaults, Entry};
 use super::fields::{self, Fields};
 use super::keys::{AGENT, DAEMON, SESSION, Section, TOP, WORKSPACE};
 use super::problem::{Problem, Problems};
-use crate::sessions::DEFAULT_PASSTHROUGH;
 use super::rigs::Rigs;
 use super::source::Sources;
+use crate::sessions::DEFAULT_PASSTHROUGH;
 
 /// Settings of the session provider, which the supervision tree does not need (`[session]`).
 #[derive(Debug, Clone, PartialEq, Eq)]

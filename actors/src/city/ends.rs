@@ -111,7 +111,7 @@ impl CityState {
             self.args
                 .ports
                 .notes
-                .save_capture(before.spec.session.as_str(), text),
+                .save_capture(&before.spec.session, text),
         )
     }
 

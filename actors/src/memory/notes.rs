@@ -1,6 +1,7 @@
 use std::sync::Mutex;
 
 use crate::mailbox::lock;
+use crate::model::SessionName;
 use crate::ports::{Notes, NotesError, PortFuture};
 
 /// State that outlives the tree, but not the program.
@@ -35,9 +36,9 @@ impl Notes for MemoryNotes {
         Box::pin(async { Ok(()) })
     }
 
-    fn save_capture(&self, session: &str, text: String) -> String {
+    fn save_capture(&self, session: &SessionName, text: String) -> String {
         let mut captures = lock(&self.captures);
-        captures.push((session.to_owned(), text));
+        captures.push((session.to_string(), text));
         format!("captures/{session}-{}.txt", captures.len())
     }
 }

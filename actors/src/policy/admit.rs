@@ -60,10 +60,7 @@ fn first_cause(slot: &Slot) -> StartCause {
 /// The dependency that keeps a slot down, if there is one: the first template it needs of which
 /// nobody is up. `is_up` knows templates: an instance alive, or a pool that wants none.
 #[must_use]
-pub fn missing_dependency<'a>(
-    slot: &'a Slot,
-    is_up: impl Fn(&AgentName) -> bool,
-) -> Option<&'a AgentName> {
+pub fn missing_dependency(slot: &Slot, is_up: impl Fn(&AgentName) -> bool) -> Option<&AgentName> {
     slot.spec.depends_on.iter().find(|on| !is_up(on))
 }
 

@@ -1,4 +1,5 @@
 use super::PortFuture;
+use crate::model::SessionName;
 
 /// Small state beside the city that outlives its supervisor.
 pub trait Notes: Send + Sync + 'static {
@@ -10,7 +11,7 @@ pub trait Notes: Send + Sync + 'static {
 
     /// Keeps the last output of a crashed run; says where it will be. Never waits: a capture that
     /// cannot be written costs the capture, not the restart.
-    fn save_capture(&self, session: &str, text: String) -> String;
+    fn save_capture(&self, session: &SessionName, text: String) -> String;
 }
 
 /// State that could not be read or written.
