@@ -247,7 +247,7 @@ pub fn wait_free(path: &Path, limit: Duration) -> io::Result<bool> {
 }
 
 /// A lock taken for one short piece of work, waiting for its turn; `None` after `limit`.
-pub(super) fn take_turn(path: &Path, limit: Duration) -> io::Result<Option<Lock>> {
+pub(crate) fn take_turn(path: &Path, limit: Duration) -> io::Result<Option<Lock>> {
     lock_within(open(path)?, FlockOperation::LockExclusive, limit)
 }
 
@@ -260,6 +260,7 @@ fn lock_within(file: File, operation: FlockOperation, limit: Duration) -> io::Re
     };
     match rustix::fs::flock(&file, at_once) {
         Ok(()) => return Ok(Some(Lock { file })),
+        Err(Errno::WOULDBLOCK) if limit.is_zero() => return Ok(None),
         Err(Errno::WOULDBLOCK) => {}
         Err(e) => return Err(e.into()),
     }

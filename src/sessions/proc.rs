@@ -13,6 +13,9 @@ const USER_HZ: u64 = 100;
 /// No environment is read beyond this.
 const ENVIRON_LIMIT: u64 = 8 << 20;
 
+/// No command line is read beyond this.
+const WORDS_LIMIT: u64 = 64 << 10;
+
 /// What `/proc/<pid>/stat` says of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
@@ -136,6 +139,21 @@ impl Environ {
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.get(name)?).ok()
     }
+}
+
+/// The name the kernel has for a process: at most 15 bytes of it.
+pub(super) fn comm(pid: i32) -> io::Result<Option<String>> {
+    let bytes = read(&format!("/proc/{pid}/comm"), 64)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned()))
+}
+
+/// The first words of the command line of a process; none for one that is ending.
+pub(super) fn words(pid: i32) -> io::Result<Vec<String>> {
+    let bytes = read(&format!("/proc/{pid}/cmdline"), WORDS_LIMIT)?.unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0);
+    Ok(words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect())
 }
 
 /// Identity of this boot of the machine.

@@ -11,7 +11,9 @@
 mod adopt;
 mod census;
 mod listing;
+mod meta;
 mod note;
+mod programs;
 mod run;
 mod spawn;
 mod start;
@@ -284,35 +286,18 @@ impl Inner {
         .await?;
         let reported = tokio::time::timeout(END_WAIT, run.ended()).await;
         reported.map_err(|_| SessionError::Timeout)?;
-        self.files.remove(&run.name).map_err(backend)?;
+        let (files, name) = (self.files.clone(), run.name.clone());
+        blocking(move || {
+            let _turn = files.turn(&name)?;
+            files.remove(&name)
+        })
+        .await?;
         *lock(&slot.held) = None;
         Ok(if swept.forced {
             Stopped::Forced
         } else {
             Stopped::Clean
         })
-    }
-
-    async fn set_note(
-        &self,
-        name: &SessionName,
-        fence: &Fence,
-        note: Note,
-        value: Option<String>,
-    ) -> Result<(), SessionError> {
-        self.adopt().await?;
-        let slot = self.slot(name);
-        let _gate = slot.gate.lock().await;
-        let run = self.find(&slot, name)?.ok_or(SessionError::NotFound)?;
-        check(fence, &run)?;
-        let mut file = run.note(&self.files);
-        match value {
-            Some(value) => file.meta.insert(note.key().to_owned(), value),
-            None => file.meta.remove(note.key()),
-        };
-        self.files.write_note(name, &file).map_err(backend)?;
-        *lock(&run.meta) = file.meta;
-        Ok(())
     }
 }
 
@@ -383,19 +368,27 @@ impl Sessions for Subprocess {
         })
     }
 
-    fn process_alive(&self, _: SessionName, _: Vec<String>) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async { Err(SessionError::Unsupported("process_alive")) })
+    fn process_alive(
+        &self,
+        name: SessionName,
+        names: Vec<String>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async move { self.0.process_alive(&name, names).await })
     }
 
-    fn clear_scrollback(&self, _: SessionName) -> PortFuture<'_, (), SessionError> {
-        Box::pin(async { Ok(()) })
+    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
+        Box::pin(self.0.clear_scrollback(name))
     }
 
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
         Box::pin(async move {
             let run = self.0.seen(&name).await?;
-            let log = self.0.files.log(&name);
-            blocking(move || output::tail(&log, run.log_offset, lines)).await
+            let files = self.0.files.clone();
+            blocking(move || {
+                let offset = run.fresh(&files).log_offset;
+                output::tail(&files.log(&name), offset, lines)
+            })
+            .await
         })
     }
 

@@ -53,8 +53,9 @@ impl Inner {
     fn facts(&self, run: &Run) -> Facts {
         let written = fs::metadata(self.files.log(&run.name)).and_then(|meta| meta.modified());
         let written = written.map_or(run.started_at, DateTime::<Utc>::from);
-        let meta = lock(&run.meta);
+        let meta = run.fresh(&self.files);
         let notes: BTreeMap<Note, String> = meta
+            .entries
             .iter()
             .filter_map(|(key, value)| Some((Note::from_key(key)?, value.clone())))
             .collect();

@@ -29,7 +29,7 @@ pub(super) struct NoteFile {
     pub(super) city: String,
     #[serde(with = "millis")]
     pub(super) started_at: DateTime<Utc>,
-    /// Size of the log when the run began.
+    /// Size of the log when the run began, or when it was cleared last.
     pub(super) log_offset: u64,
     #[serde(default)]
     pub(super) meta: BTreeMap<String, String>,
@@ -42,6 +42,7 @@ pub(super) struct Files {
     pub(super) boot: String,
     sessions: PathBuf,
     logs: PathBuf,
+    pub(super) locks: PathBuf,
 }
 
 impl Files {
@@ -50,6 +51,7 @@ impl Files {
         Self {
             sessions: runtime.join("sessions"),
             logs: runtime.join("logs"),
+            locks: runtime.join("locks"),
             root,
             boot,
         }
@@ -70,7 +72,7 @@ impl Files {
         environ.get("GC_CITY") == Some(self.root.as_os_str().as_bytes())
     }
 
-    fn note(&self, name: &SessionName) -> PathBuf {
+    pub(super) fn note(&self, name: &SessionName) -> PathBuf {
         self.sessions.join(format!("{name}.json"))
     }
 
@@ -181,7 +183,7 @@ fn session_of(file: &OsStr) -> Option<SessionName> {
 
 /// Runs `act` and, if a directory is missing, again once `dir` exists: the usual case costs no
 /// extra call.
-fn or_create_dir<T>(dir: &Path, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn or_create_dir<T>(dir: &Path, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match act() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;

@@ -1,6 +1,5 @@
 //! One run: its leader, what is known of it, and how its end is seen.
 
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+use super::meta::Meta;
 use super::note::{Files, NoteFile};
 use super::{lock, sweep};
 use crate::sessions::{proc, sys};
@@ -35,8 +35,7 @@ pub(super) struct Run {
     pub(super) pid: Pid,
     pub(super) start: u64,
     pub(super) started_at: DateTime<Utc>,
-    pub(super) log_offset: u64,
-    pub(super) meta: Mutex<BTreeMap<String, String>>,
+    pub(super) meta: Mutex<Meta>,
     /// `None`: it was dead when it was found.
     pidfd: Option<Arc<OwnedFd>>,
     /// The leader was seen to have ended.
@@ -55,14 +54,13 @@ impl Run {
     pub(super) fn new(name: SessionName, note: NoteFile, pid: Pid, pidfd: Option<OwnedFd>) -> Self {
         let exit = pidfd.is_none().then_some(ExitStatus::Unknown);
         Self {
+            meta: Mutex::new(Meta::of(&note)),
             name,
             token: note.token,
             agent: note.agent,
             pid,
             start: note.start,
             started_at: note.started_at,
-            log_offset: note.log_offset,
-            meta: Mutex::new(note.meta),
             ended: AtomicBool::new(pidfd.is_none()),
             stopping: AtomicBool::new(false),
             pidfd: pidfd.map(Arc::new),
@@ -71,8 +69,8 @@ impl Run {
         }
     }
 
-    /// The note of this run.
-    pub(super) fn note(&self, files: &Files) -> NoteFile {
+    /// The note of this run with this metadata.
+    pub(super) fn note_with(&self, files: &Files, meta: &Meta) -> NoteFile {
         NoteFile {
             token: self.token.clone(),
             pid: self.pid.as_raw_nonzero().get(),
@@ -81,8 +79,8 @@ impl Run {
             agent: self.agent.clone(),
             city: files.city(),
             started_at: self.started_at,
-            log_offset: self.log_offset,
-            meta: lock(&self.meta).clone(),
+            log_offset: meta.log_offset,
+            meta: meta.entries.clone(),
         }
     }
 

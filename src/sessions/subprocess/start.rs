@@ -98,7 +98,7 @@ impl Inner {
         };
         match self.watch_child(slot, name, note, &child) {
             Ok(run) => {
-                self.write_note(&run);
+                run.write_first_note(&self.files);
                 Ok(Started {
                     pid: Some(child.id()),
                 })
@@ -144,16 +144,6 @@ impl Inner {
         self.runner
             .environment(&spec.launch.env, injected, bin.as_os_str())
             .map_err(|unset| agent_failure("env", unset.to_string()))
-    }
-
-    /// Writes the note of a run. Without it the run is still found, by its processes.
-    fn write_note(&self, run: &Run) {
-        if let Err(error) = self
-            .files
-            .write_first_note(&run.name, &run.note(&self.files))
-        {
-            tracing::warn!(session = %run.name, %error, "failed to write the note of a session");
-        }
     }
 }
 

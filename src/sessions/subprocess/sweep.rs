@@ -78,8 +78,13 @@ pub(super) fn carries(files: &Files, pid: i32, token: &RunToken) -> bool {
     matches!(Environ::of(pid), Ok(Some(environ)) if files.owns(&environ, token))
 }
 
-/// Everything alive that belongs to the run, deepest first.
+/// Everything alive that belongs to the run, ready to be signalled, deepest first.
 fn targets(members: &[Member], run: &Run) -> Vec<Target> {
+    open(belonging(members, run))
+}
+
+/// Everything alive that belongs to the run, deepest first.
+pub(super) fn belonging(members: &[Member], run: &Run) -> Vec<Stat> {
     let all: Vec<Stat> = members.iter().map(|member| member.stat).collect();
     let spared = own_line(&all);
     let leader = run.pid.as_raw_nonzero().get();
@@ -95,7 +100,7 @@ fn targets(members: &[Member], run: &Run) -> Vec<Target> {
         .filter(|member| !spared.contains(&member.stat.pid) && seed(member))
         .map(|member| member.stat.pid)
         .collect();
-    open(tree(&all, &seeds, &spared))
+    tree(&all, &seeds, &spared)
 }
 
 /// `seeds` and their descendants that are alive, deepest first; never through the `spared`.

@@ -3,6 +3,8 @@
 mod adoption;
 mod exits;
 mod launch;
+mod metadata;
+mod programs;
 mod stop;
 
 use std::collections::BTreeMap;
