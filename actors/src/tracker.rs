@@ -24,11 +24,20 @@ pub(crate) struct Watched {
     pub(crate) limit: Duration,
 }
 
+impl Watched {
+    /// Idle means strictly longer than the limit.
+    fn deadline(&self) -> Instant {
+        self.last_activity + self.limit + Duration::from_millis(1)
+    }
+}
+
 /// What a [`Tracker`] can be told.
 #[derive(Debug)]
 pub(crate) enum TrackerMsg {
     /// Whom to watch, with their last activity. Replaces what was known before.
     Watch(Vec<Watched>),
+    /// One more to watch: a run that began between listings.
+    Add(Watched),
     /// The earliest idle deadline passed.
     Due,
     /// Read the crash history.
@@ -45,6 +54,7 @@ impl TrackerMsg {
     fn kind(&self) -> &'static str {
         match self {
             Self::Watch(_) => "Watch",
+            Self::Add(_) => "Add",
             Self::Due => "Due",
             Self::LoadHistory => "LoadHistory",
             Self::SaveHistory(_) => "SaveHistory",
@@ -106,7 +116,12 @@ impl Actor for Tracker {
     ) -> Result<(), ActorProcessingErr> {
         let _busy = st.args.gauge.enter(msg.kind());
         match msg {
-            TrackerMsg::Watch(watched) => st.watch(watched),
+            TrackerMsg::Watch(watched) => st.watch(&watched),
+            TrackerMsg::Add(watched) => {
+                st.deadlines
+                    .insert(watched.agent.clone(), watched.deadline());
+                st.arm();
+            }
             TrackerMsg::Due => st.on_due(),
             TrackerMsg::LoadHistory => st.load(),
             TrackerMsg::SaveHistory(text) => {
@@ -125,12 +140,14 @@ impl Actor for Tracker {
 }
 
 impl TrackerState {
-    fn watch(&mut self, watched: Vec<Watched>) {
-        // Idle means strictly longer than the limit.
-        let deadline = |w: &Watched| w.last_activity + w.limit + Duration::from_millis(1);
+    fn watch(&mut self, watched: &[Watched]) {
+        let now = self.args.ports.clock.now();
+        // What is overdue was looked at by the tick that sent this, and left alone for a reason:
+        // asking again at once would only ask for ever.
         self.deadlines = watched
             .iter()
-            .map(|w| (w.agent.clone(), deadline(w)))
+            .map(|w| (w.agent.clone(), w.deadline()))
+            .filter(|(_, at)| *at > now)
             .collect();
         self.arm();
     }

@@ -134,6 +134,13 @@ impl CityState {
         }
     }
 
+    /// Nothing could be observed: whoever was quiet may be busy by now.
+    pub(super) fn forget_activity(&mut self) {
+        for run in self.slots.iter_mut().filter_map(|e| e.slot.run.as_mut()) {
+            run.last_activity = None;
+        }
+    }
+
     /// The drain found on a session that is being adopted.
     pub(super) fn drain_of(&self, facts: &Facts) -> Option<Drain> {
         let (now, wall) = (self.now(), self.args.ports.clock.wall());
@@ -166,13 +173,12 @@ fn instant(at: DateTime<Utc>, now: Instant, wall: DateTime<Utc>) -> Option<Insta
     now.checked_sub((wall - at).to_std().unwrap_or_default())
 }
 
-/// Activity is never before the start, and never moves backwards.
+/// Activity is never before the start, and never moves backwards. A provider that cannot tell
+/// makes it unknown.
 pub(super) fn learn_activity(run: &mut Run, facts: &Facts, now: Instant, wall: DateTime<Utc>) {
     run.attached = facts.attached;
     let activity = facts.last_activity.and_then(|at| instant(at, now, wall));
-    run.last_activity = activity
-        .map(|at| at.max(run.started))
-        .max(run.last_activity);
+    run.last_activity = activity.map(|at| at.max(run.started).max(run.last_activity.unwrap_or(at)));
 }
 
 /// What the agent wrote into its session's metadata.

@@ -204,6 +204,7 @@ impl CityState {
         match report {
             Report::Started(started) => {
                 self.announce(agent, started.pid);
+                self.watch_idle(agent);
                 self.free_permit(agent);
                 self.note_result(agent).await;
                 self.retry_dependents(agent).await;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use ractor::ActorProcessingErr;
 use tokio::time::timeout;
 
+use super::slots::Entry;
 use super::{CityMsg, CityState, Gathered, InitFailed, Stage};
 use crate::machine::MachineMsg;
-use crate::model::{AgentName, SessionName};
+use crate::model::{AgentName, SessionName, StopReason};
 use crate::policy::{Action, Observed, Phase, Trigger, plan, plan_running};
 use crate::ports::{CityPorts, Listing, SessionError};
 use crate::tracker::{TrackerMsg, Watched};
@@ -109,6 +110,8 @@ impl CityState {
             for facts in &listing.owned {
                 self.learn(facts, gathered.as_of);
             }
+        } else {
+            self.forget_activity(); // unknown activity is not idleness
         }
         if self.args.spec.max_agents.is_some() {
             self.refresh(); // who runs decides who keeps a place
@@ -151,6 +154,8 @@ impl CityState {
             return;
         }
         match plan_running(slot, &self.args.spec.daemon, now) {
+            // What is known of its activity is as old as the last listing: look again.
+            Some(Action::Stop(_, StopReason::Idle)) => self.me.send(CityMsg::Tick(Trigger::Poke)),
             Some(action) => self.dispatch(Some(agent.clone()), action, None).await,
             None if slot.run.is_none() => self.consider(agent).await,
             None => {}
@@ -273,17 +278,17 @@ impl CityState {
     /// Tells the Tracker whom to watch for idleness.
     fn inform_tracker(&self) {
         let Some(tracker) = &self.tracker else { return };
-        let watched = |entry: &super::slots::Entry| {
-            let run = entry.slot.run.as_ref()?;
-            Some(Watched {
-                agent: entry.slot.spec.name.clone(),
-                last_activity: run.last_activity?,
-                limit: entry.slot.spec.idle_timeout?,
-            })
-        };
         tracker.send(TrackerMsg::Watch(
             self.slots.all().iter().filter_map(watched).collect(),
         ));
+    }
+
+    /// Has the Tracker watch a run that began between listings.
+    pub(super) fn watch_idle(&self, agent: &AgentName) {
+        let watched = self.slots.get(agent).and_then(watched);
+        if let (Some(tracker), Some(watched)) = (&self.tracker, watched) {
+            tracker.send(TrackerMsg::Add(watched));
+        }
     }
 
     fn complete_tick(&mut self) {
@@ -311,6 +316,15 @@ impl CityState {
             self.tick_timer = Some(self.me.send_after(delay, CityMsg::Tick(Trigger::Patrol)));
         }
     }
+}
+
+fn watched(entry: &Entry) -> Option<Watched> {
+    let run = entry.slot.run.as_ref()?;
+    Some(Watched {
+        agent: entry.slot.spec.name.clone(),
+        last_activity: run.last_activity?,
+        limit: entry.slot.spec.idle_timeout?,
+    })
 }
 
 /// Sessions that live without the programs they should hold. Not being able to tell is not death.
