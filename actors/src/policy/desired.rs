@@ -91,24 +91,23 @@ pub fn parse_count(output: &str) -> Result<u32, String> {
     }
 }
 
-/// Who is let in when there is not room for all: those who run, then fixed agents, then the
-/// minimum of each pool, then the rest.
+/// Who is let in when there is not room for all: those who run, then those who do not; among
+/// either, fixed agents, then the minimum of each pool, then the rest.
 fn apply_limit(spec: &CitySpec, set: &mut [Wanted], is_running: impl Fn(&AgentName) -> bool) {
     let Some(max) = spec.max_agents else { return };
     let rank = |agent: &AgentSpec| match (&agent.pool, agent.pool_slot) {
-        _ if is_running(&agent.name) => 0,
-        (Some(pool), Some(slot)) if slot > pool.min => 3,
-        (Some(_), Some(_)) => 2,
-        _ => 1,
+        (Some(pool), Some(slot)) if slot > pool.min => 2,
+        (Some(_), Some(_)) => 1,
+        _ => 0,
     };
-    let mut candidates: Vec<(u8, usize)> = set
+    let mut candidates: Vec<(bool, u8, usize)> = set
         .iter()
         .enumerate()
         .filter(|(_, (_, want))| *want == Want::Yes)
-        .map(|(index, (agent, _))| (rank(agent), index))
+        .map(|(index, (agent, _))| (!is_running(&agent.name), rank(agent), index))
         .collect();
     candidates.sort_unstable();
-    for (_, index) in candidates.into_iter().skip(max) {
+    for (_, _, index) in candidates.into_iter().skip(max) {
         set[index].1 = Want::Limited;
     }
 }

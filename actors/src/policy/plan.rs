@@ -62,7 +62,7 @@ pub fn plan<S: Borrow<Slot>>(
     for (index, slot) in slots.iter().map(Borrow::borrow).enumerate() {
         match (&slot.phase, &slot.run) {
             (Phase::Running, Some(run)) => {
-                if slot.want == Want::Excess && run.drain.is_none() && !run.acked {
+                if leaves_pool(slot) && run.drain.is_none() && !run.acked {
                     excess.push((slot.spec.pool_slot, index));
                     continue;
                 }
@@ -98,13 +98,20 @@ pub fn plan<S: Borrow<Slot>>(
 #[must_use]
 pub fn plan_running(slot: &Slot, daemon: &Daemon, now: Instant) -> Option<Action> {
     match (&slot.phase, &slot.run) {
-        (Phase::Running, Some(run))
-            if slot.want == Want::Excess && run.drain.is_none() && !run.acked =>
-        {
+        (Phase::Running, Some(run)) if leaves_pool(slot) && run.drain.is_none() && !run.acked => {
             Some(Action::Drain(0, DrainReason::PoolExcess))
         }
         (Phase::Running, Some(run)) => running(0, slot, run, daemon, now),
         _ => None,
+    }
+}
+
+/// A member of a pool that is not wanted any more, or has no place, finishes what it is doing.
+fn leaves_pool(slot: &Slot) -> bool {
+    match slot.want {
+        Want::Excess => true,
+        Want::Limited => slot.spec.pool_slot.is_some(),
+        _ => false,
     }
 }
 
@@ -123,8 +130,8 @@ fn unwanted(want: &Want) -> Option<StopReason> {
 fn running(index: usize, slot: &Slot, run: &Run, daemon: &Daemon, now: Instant) -> Option<Action> {
     match slot.want {
         Want::Held(_) | Want::Frozen => return None,
-        Want::Excess => return drain_step(index, slot, run, now),
-        Want::Suspended | Want::Limited | Want::Gone => {
+        _ if leaves_pool(slot) => return drain_step(index, slot, run, now),
+        Want::Suspended | Want::Limited | Want::Gone | Want::Excess => {
             return unwanted(&slot.want).map(|why| Action::Stop(index, why));
         }
         Want::Yes => {}
