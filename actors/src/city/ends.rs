@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::{CityState, events};
-use crate::model::{AgentEnd, AgentName, EndClass, RunToken, SessionName};
+use crate::model::{AgentEnd, AgentName, EndClass, EndKind, RunToken, SessionName};
 use crate::policy::{Phase, Slot, Verdict, Want, classify, render_history, supervise};
 use crate::ports::Fence;
 use crate::tracker::TrackerMsg;
@@ -60,6 +60,7 @@ impl CityState {
         match verdict {
             Verdict::Restart { after, .. } if after.is_zero() => {}
             Verdict::Leave if end.class() == EndClass::Planned => {} // its stop cleared it away
+            _ if matches!(end.how, EndKind::StartFailed(_)) => {} // there is nothing to clear away
             _ => self.bury(before.spec.session.clone(), end.token.clone()),
         }
         self.take_along(agent, &end, verdict);

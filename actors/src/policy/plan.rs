@@ -243,7 +243,10 @@ fn unknown_sessions<S: Borrow<Slot>>(slots: &[S], listing: &Listing, actions: &m
         let ended = slot.is_some_and(|slot| slot.ended.as_ref() == Some(&facts.token));
         let busy =
             slot.is_some_and(|slot| slot.run.is_some() || matches!(slot.phase, Phase::Queued(_)));
+        let failed = slot.is_some_and(|slot| slot.failed.as_ref() == Some(&facts.token));
         match (busy, ended) {
+            // Its start was given up and reported as failed.
+            _ if failed => actions.push(Action::Bury(index)),
             (true, _) => {}
             (false, false) => actions.push(Action::Adopt(index)),
             (false, true) if !facts.live => actions.push(Action::Bury(index)),

@@ -32,6 +32,8 @@ pub struct Slot {
     pub run: Option<Run>,
     /// The last run whose end was seen. Late news of it is no news.
     pub ended: Option<RunToken>,
+    /// The last start that failed. A session of it that turns up after all is cleared away.
+    pub failed: Option<RunToken>,
     /// How the last unplanned end came about, for a person.
     pub last_error: Option<String>,
     /// The dependency it waits for.
@@ -220,6 +222,7 @@ impl Slot {
             generation: 0,
             run: None,
             ended: None,
+            failed: None,
             last_error: None,
             blocked_on: None,
             cascade_of: BTreeSet::new(),

@@ -40,12 +40,18 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
     let started = run
         .as_ref()
         .map_or_else(|| now - end.uptime, |run| run.started);
-    slot.ended = Some(end.token.clone());
+    match end.how {
+        EndKind::StartFailed(_) => slot.failed = Some(end.token.clone()),
+        _ => slot.ended = Some(end.token.clone()),
+    }
     note_error(slot, end, class);
+    if was_stable(end, daemon) {
+        slot.pacing.reset();
+    }
     let verdict = match class {
         EndClass::Planned => {
             let drain = run.and_then(|run| run.drain).map(|drain| drain.reason);
-            planned(slot, end, drain, started, now)
+            planned(slot, end, drain, started, daemon, now)
         }
         EndClass::ProviderLost => Verdict::Restart {
             after: Duration::ZERO,
@@ -80,6 +86,7 @@ fn planned(
     end: &AgentEnd,
     drain: Option<DrainReason>,
     started: Instant,
+    daemon: &Daemon,
     now: Instant,
 ) -> Verdict {
     let EndKind::Stopped { reason, .. } = end.how else {
@@ -91,15 +98,11 @@ fn planned(
     };
     let temporary = slot.spec.restart == RestartType::Temporary;
     match reason {
-        StopReason::Requested => {
-            if end.uptime < TOO_SOON {
-                slot.ledger.charge(started, slot.spec.limit, now);
-            }
-            match slot.ledger.quarantined_until(slot.spec.limit, now) {
-                Some(until) => Verdict::Quarantine { until },
-                None => again(StartCause::Requested),
-            }
+        StopReason::Requested if end.uptime < TOO_SOON => {
+            charge(slot, end, started, daemon, now);
+            verdict_of(slot, StartCause::Requested, daemon, now)
         }
+        StopReason::Requested => again(StartCause::Requested),
         StopReason::Idle => again(StartCause::Idle),
         StopReason::Drift => again(StartCause::Drift),
         StopReason::Drained | StopReason::DrainTimeout => {
@@ -142,25 +145,37 @@ fn charged(
     daemon: &Daemon,
     now: Instant,
 ) -> Verdict {
-    let stable = is_stable(end.uptime, daemon);
     let clean = end.class() == EndClass::Clean;
-    if !(clean && stable) {
-        slot.ledger.charge(started, slot.spec.limit, now);
+    if !(clean && was_stable(end, daemon)) {
+        charge(slot, end, started, daemon, now);
     }
-    if stable {
-        slot.pacing.reset();
+    let cause = if clean {
+        StartCause::Exit
     } else {
+        StartCause::Crash
+    };
+    verdict_of(slot, cause, daemon, now)
+}
+
+fn charge(slot: &mut Slot, end: &AgentEnd, started: Instant, daemon: &Daemon, now: Instant) {
+    slot.ledger.charge(started, slot.spec.limit, now);
+    if !was_stable(end, daemon) {
         slot.pacing.note();
     }
+}
+
+/// A start that takes long to fail is no stable run.
+fn was_stable(end: &AgentEnd, daemon: &Daemon) -> bool {
+    !matches!(end.how, EndKind::StartFailed(_)) && is_stable(end.uptime, daemon)
+}
+
+/// Restart after the delay of the row so far, unless the ledger is full.
+fn verdict_of(slot: &Slot, cause: StartCause, daemon: &Daemon, now: Instant) -> Verdict {
     match slot.ledger.quarantined_until(slot.spec.limit, now) {
         Some(until) => Verdict::Quarantine { until },
         None => Verdict::Restart {
             after: slot.pacing.delay(daemon),
-            cause: if clean {
-                StartCause::Exit
-            } else {
-                StartCause::Crash
-            },
+            cause,
         },
     }
 }
@@ -400,6 +415,26 @@ mod tests {
             supervise(&mut slot, &hasty, &daemon, now),
             Verdict::Quarantine { .. }
         ));
+    }
+
+    #[test]
+    fn a_stable_run_breaks_the_row_however_it_ended() {
+        let now = Instant::now() + Duration::from_secs(7200);
+        let after = |how: EndKind, uptime| {
+            let mut slot = slot(RestartType::Permanent, 9);
+            for _ in 0..3 {
+                let _ = supervise(&mut slot, &end(exit(1), 0), &Daemon::default(), now);
+            }
+            let _ = supervise(&mut slot, &end(how, uptime), &Daemon::default(), now);
+            slot.pacing.in_a_row()
+        };
+        assert_eq!(after(stopped(StopReason::User), 30), 0);
+        assert_eq!(after(stopped(StopReason::User), 29), 3);
+        assert_eq!(
+            after(failed(FailureClass::Agent), 60),
+            4,
+            "a start that takes long to fail is no run"
+        );
     }
 
     #[test]
