@@ -2,21 +2,25 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{CityState, Stage};
+use super::CityState;
 use crate::model::{AgentName, StopReason};
 use crate::policy::{Phase, Slot, Want};
-use crate::worker::Grace;
 
 /// Agents being stopped in reverse dependency waves.
 #[derive(Debug)]
 pub(super) struct StopPlan {
-    reason: StopReason,
     /// Waves still to be stopped, the next one last.
     waves: Vec<Vec<AgentName>>,
     /// The current wave, as far as it has not ended.
     left: HashSet<AgentName>,
     /// Agents whose end began it: they wait, too.
     origins: BTreeSet<AgentName>,
+}
+
+impl StopPlan {
+    fn takes(&self, agent: &AgentName) -> bool {
+        self.left.contains(agent) || self.waves.iter().flatten().any(|other| other == agent)
+    }
 }
 
 impl CityState {
@@ -39,7 +43,8 @@ impl CityState {
                 taken.push(entry.slot.spec.name.clone());
             }
         }
-        if taken.is_empty() && self.stop_plan.is_none() {
+        let involved = |plan: &StopPlan| !taken.is_empty() || plan.takes(dead);
+        if !self.stop_plan.as_ref().map_or(!taken.is_empty(), involved) {
             return;
         }
         // A second failure joins the cascade under way.
@@ -49,19 +54,13 @@ impl CityState {
             origins.extend(plan.origins);
             taken.extend(plan.left);
         }
-        self.stop_in_waves(taken, StopReason::Cascade, origins);
+        self.stop_in_waves(taken, origins);
     }
 
     /// Stops these agents, dependents first.
-    pub(super) fn stop_in_waves(
-        &mut self,
-        agents: Vec<AgentName>,
-        reason: StopReason,
-        origins: BTreeSet<AgentName>,
-    ) {
+    fn stop_in_waves(&mut self, agents: Vec<AgentName>, origins: BTreeSet<AgentName>) {
         let waves = self.waves_of(agents);
         self.stop_plan = Some(StopPlan {
-            reason,
             waves,
             left: HashSet::new(),
             origins,
@@ -94,7 +93,6 @@ impl CityState {
             let Some(plan) = &mut self.stop_plan else {
                 return;
             };
-            let reason = plan.reason;
             let Some(wave) = plan.waves.pop() else { break };
             for agent in wave {
                 let running = self
@@ -105,7 +103,7 @@ impl CityState {
                     if let Some(plan) = &mut self.stop_plan {
                         plan.left.insert(agent.clone());
                     }
-                    self.stop_for_plan(&agent, reason);
+                    self.stop_for_plan(&agent);
                 }
             }
             if self
@@ -119,19 +117,14 @@ impl CityState {
         self.stop_plan = None;
     }
 
-    fn stop_for_plan(&mut self, agent: &AgentName, reason: StopReason) {
+    fn stop_for_plan(&mut self, agent: &AgentName) {
         let stopping = self
             .slots
             .get(agent)
             .is_some_and(|e| matches!(e.slot.phase, Phase::Stopping(_)));
         if !stopping {
-            let limit = self.args.spec.daemon.shutdown_timeout;
-            let grace = if limit.is_zero() {
-                Grace::None
-            } else {
-                Grace::For(limit)
-            };
-            self.stop_run(agent, reason, grace);
+            let grace = self.grace(StopReason::Cascade);
+            self.stop_run(agent, StopReason::Cascade, grace);
         }
     }
 
@@ -145,9 +138,6 @@ impl CityState {
         }
         self.next_stop_wave();
         if self.stop_plan.is_none() {
-            if matches!(self.stage, Stage::Swapping(_)) {
-                return self.finish_swap();
-            }
             let all = self.slots.names();
             self.start_all(&all).await;
         }

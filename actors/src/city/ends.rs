@@ -66,6 +66,7 @@ impl CityState {
         self.take_along(agent, &end, verdict);
         self.settle(agent).await;
         self.note_stopped(agent).await;
+        self.on_gone(agent, &end); // in a swap; else nobody waits for it
         self.pump_queue().await;
     }
 

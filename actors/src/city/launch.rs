@@ -292,6 +292,7 @@ impl CityState {
             _ if limit.is_zero() => Grace::None,
             (_, StopReason::Orphan | StopReason::DrainTimeout) => Grace::None,
             (super::Stage::Stopping(shutdown), _) => shutdown.grace(),
+            (super::Stage::Swapping(_), _) => Grace::UntilTold,
             _ => Grace::For(limit),
         }
     }

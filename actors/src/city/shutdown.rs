@@ -1,4 +1,5 @@
-//! Graceful shutdown in two passes: interrupt everyone, wait the grace, force who is left.
+//! Graceful shutdown in two passes: interrupt everyone, wait the grace, force who is left. A swap of
+//! the session provider stops everyone the same way.
 //!
 //! A phase of the city, not a long await: it advances on reports, ends and one deadline message.
 
@@ -12,6 +13,7 @@ use super::{CityMsg, CityState, Stage, StopMode};
 use crate::machine::stop_sessions;
 use crate::mailbox::Timer;
 use crate::model::{AgentEnd, AgentName, CityStatus, EndKind, EventDraft, StopReason, StopSummary};
+use crate::policy::Phase;
 use crate::worker::{Grace, WorkerMsg};
 
 const SWEEP_LIMIT: Duration = Duration::from_secs(15);
@@ -21,13 +23,21 @@ const SWEEP_LIMIT: Duration = Duration::from_secs(15);
 pub(super) struct Shutdown {
     mode: StopMode,
     replies: Vec<RpcReplyPort<StopSummary>>,
+    retreat: Retreat,
+    summary: StopSummary,
+    sweeping: bool,
+}
+
+/// Everyone is on the way out.
+#[derive(Debug, Default)]
+pub(super) struct Retreat {
     /// Not interrupted yet. The grace runs from the last interrupt.
     uninterrupted: HashSet<AgentName>,
     deadline: Option<Timer>,
     /// Waves still to be forced, the next one last.
     force_waves: Vec<Vec<AgentName>>,
-    summary: StopSummary,
-    sweeping: bool,
+    /// Could not be stopped; nobody waits for them.
+    stuck: HashSet<AgentName>,
 }
 
 impl Shutdown {
@@ -58,11 +68,6 @@ impl CityState {
         self.drop_plan();
         self.stop_plan = None;
         self.report(CityStatus::Stopping);
-        let running: HashSet<AgentName> = self
-            .slots
-            .live()
-            .map(|entry| entry.slot.spec.name.clone())
-            .collect();
         let zero = self.args.spec.daemon.shutdown_timeout.is_zero();
         let mode = if zero && mode == StopMode::Graceful {
             StopMode::Force
@@ -72,66 +77,94 @@ impl CityState {
         self.stage = Stage::Stopping(Shutdown {
             mode,
             replies: reply.into_iter().collect(),
-            uninterrupted: running.clone(),
-            deadline: None,
-            force_waves: Vec::new(),
+            retreat: Retreat::default(),
             summary: StopSummary {
-                interrupted: running.len(),
+                interrupted: self.slots.live().count(),
                 killed: Vec::new(),
             },
             sweeping: false,
         });
-        for entry in self.slots.iter_mut() {
-            entry.alarm = None;
-        }
         if mode == StopMode::Detach {
             return self.sweep();
         }
-        for agent in &running {
-            self.ask_to_leave(agent).await;
+        self.retreat(StopReason::Shutdown).await;
+    }
+
+    /// Asks everyone to leave. The stage must hold the [`Retreat`] by now.
+    pub(super) async fn retreat(&mut self, reason: StopReason) {
+        for entry in self.slots.iter_mut() {
+            entry.alarm = None;
+        }
+        let live: Vec<(AgentName, bool)> = self
+            .slots
+            .live()
+            .map(|entry| {
+                let stopping = matches!(entry.slot.phase, Phase::Stopping(_));
+                (entry.slot.spec.name.clone(), stopping)
+            })
+            .collect();
+        if let Some(retreat) = self.retreating() {
+            // Who is being stopped already was interrupted, or is forced.
+            let asked = live.iter().filter(|(_, stopping)| !stopping);
+            retreat.uninterrupted = asked.map(|(agent, _)| agent.clone()).collect();
+        }
+        for (agent, _) in &live {
+            self.ask_to_leave(agent, reason).await;
         }
         self.advance();
     }
 
-    async fn ask_to_leave(&mut self, agent: &AgentName) {
-        let grace = self.grace(StopReason::Shutdown);
+    fn retreating(&mut self) -> Option<&mut Retreat> {
+        match &mut self.stage {
+            Stage::Stopping(shutdown) => Some(&mut shutdown.retreat),
+            Stage::Swapping(swap) => Some(&mut swap.retreat),
+            _ => None,
+        }
+    }
+
+    async fn ask_to_leave(&mut self, agent: &AgentName, reason: StopReason) {
+        let grace = self.grace(reason);
         let workerless = self
             .slots
             .get(agent)
             .is_some_and(|entry| entry.worker.is_none());
-        self.stop_run(agent, StopReason::Shutdown, grace);
+        self.stop_run(agent, reason, grace);
         if workerless {
             self.respawn(agent).await; // which passes the stop on
         }
     }
 
     pub(super) fn on_interrupted(&mut self, agent: &AgentName) {
-        if let Stage::Stopping(shutdown) = &mut self.stage {
-            shutdown.uninterrupted.remove(agent);
+        if let Some(retreat) = self.retreating() {
+            retreat.uninterrupted.remove(agent);
             self.advance();
         }
     }
 
-    /// A run ended during the shutdown.
+    /// A run ended during the retreat.
     pub(super) fn on_gone(&mut self, agent: &AgentName, end: &AgentEnd) {
-        if let Stage::Stopping(shutdown) = &mut self.stage {
-            shutdown.uninterrupted.remove(agent);
-            if matches!(end.how, EndKind::Stopped { forced: true, .. }) {
-                shutdown.summary.killed.push(agent.clone());
-            }
-            self.advance();
+        let forced = matches!(end.how, EndKind::Stopped { forced: true, .. });
+        if let Stage::Stopping(shutdown) = &mut self.stage
+            && forced
+        {
+            shutdown.summary.killed.push(agent.clone());
         }
+        self.on_interrupted(agent);
     }
 
-    /// A stop that failed must not hold up the city; the sweep tries once more.
+    /// A stop that failed must not hold up the city. A shutdown's sweep tries once more; after a
+    /// swap the run stays where it is, and nothing is started in its place.
     pub(super) fn on_stop_failed(&mut self, agent: &AgentName) {
-        if let Stage::Stopping(shutdown) = &mut self.stage {
-            shutdown.uninterrupted.remove(agent);
-            if let Some(entry) = self.slots.get_mut(agent) {
-                entry.slot.run = None;
-            }
-            self.advance();
+        let stopping = self.is_stopping();
+        let Some(retreat) = self.retreating() else {
+            return;
+        };
+        retreat.uninterrupted.remove(agent);
+        retreat.stuck.insert(agent.clone());
+        if let Some(entry) = self.slots.get_mut(agent).filter(|_| stopping) {
+            entry.slot.run = None;
         }
+        self.advance();
     }
 
     /// Second pass: survivors are forced, dependents first.
@@ -142,51 +175,60 @@ impl CityState {
             .map(|entry| entry.slot.spec.name.clone())
             .collect();
         let waves = self.waves_of(live);
-        if let Stage::Stopping(shutdown) = &mut self.stage {
-            shutdown.force_waves = waves;
+        if let Some(retreat) = self.retreating() {
+            retreat.force_waves = waves;
             self.force_next_wave();
         }
     }
 
     fn force_next_wave(&mut self) {
         loop {
-            let Stage::Stopping(shutdown) = &mut self.stage else {
+            let Some(retreat) = self.retreating() else {
                 return;
             };
-            let Some(wave) = shutdown.force_waves.last() else {
+            let Some(mut left) = retreat.force_waves.pop() else {
                 return;
             };
-            let live =
-                |agent: &&AgentName| self.slots.get(agent).is_some_and(|e| e.slot.run.is_some());
-            let left: Vec<AgentName> = wave.iter().filter(live).cloned().collect();
+            left.retain(|agent| !retreat.stuck.contains(agent));
+            left.retain(|agent| self.slots.get(agent).is_some_and(|e| e.slot.run.is_some()));
             if left.is_empty() {
-                shutdown.force_waves.pop();
                 continue;
             }
-            for agent in left {
-                if let Some(entry) = self.slots.get(&agent) {
+            for agent in &left {
+                if let Some(entry) = self.slots.get(agent) {
                     entry.tell(WorkerMsg::Force);
                 }
+            }
+            if let Some(retreat) = self.retreating() {
+                retreat.force_waves.push(left);
             }
             return;
         }
     }
 
     fn advance(&mut self) {
-        let done = self.slots.live().next().is_none();
         let grace = self.args.spec.daemon.shutdown_timeout;
-        let Stage::Stopping(shutdown) = &mut self.stage else {
+        let (me, forced) = (
+            self.me.clone(),
+            self.grace(StopReason::Shutdown) == Grace::None,
+        );
+        let live: Vec<AgentName> = self
+            .slots
+            .live()
+            .map(|entry| entry.slot.spec.name.clone())
+            .collect();
+        let Some(retreat) = self.retreating() else {
             return;
         };
-        if done {
-            self.sweep();
-        } else if !shutdown.force_waves.is_empty() {
+        if live.iter().all(|agent| retreat.stuck.contains(agent)) {
+            match self.stage {
+                Stage::Swapping(_) => self.finish_swap(),
+                _ => self.sweep(),
+            }
+        } else if !retreat.force_waves.is_empty() {
             self.force_next_wave();
-        } else if shutdown.uninterrupted.is_empty()
-            && shutdown.deadline.is_none()
-            && shutdown.mode == StopMode::Graceful
-        {
-            shutdown.deadline = Some(self.me.send_after(grace, CityMsg::GraceOver));
+        } else if retreat.uninterrupted.is_empty() && retreat.deadline.is_none() && !forced {
+            retreat.deadline = Some(me.send_after(grace, CityMsg::GraceOver));
         }
     }
 

@@ -1,15 +1,15 @@
 //! Another session provider: proven first, then all agents stop under the old one and start under
 //! the new.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ractor::RpcReplyPort;
 use tokio::sync::Semaphore;
 
 use super::config::answer;
+use super::shutdown::Retreat;
 use super::{CityMsg, CityState, INTERRUPTS, Provided, ReloadOutcome, SWEEPS, Stage};
-use crate::model::{AgentName, CitySpec, CityStatus, EventDraft, StopReason};
+use crate::model::{CitySpec, CityStatus, EventDraft, StopReason};
 use crate::policy::{TickGate, Trigger};
 use crate::ports::{CityPorts, Diagnostic, LoadError, Sessions};
 use crate::worker::WorkerShared;
@@ -19,6 +19,7 @@ pub(super) struct Swap {
     sessions: Arc<dyn Sessions>,
     spec: Arc<CitySpec>,
     reply: Option<RpcReplyPort<ReloadOutcome>>,
+    pub(super) retreat: Retreat,
 }
 
 impl std::fmt::Debug for Swap {
@@ -62,24 +63,15 @@ impl CityState {
             Ok(_) if !self.is_open() => answer(reply, ReloadOutcome::Unchanged),
             Ok(Provided(sessions)) => {
                 self.drop_plan();
+                self.stop_plan = None;
                 self.tick_timer = None;
-                for entry in self.slots.iter_mut() {
-                    entry.alarm = None;
-                }
                 self.stage = Stage::Swapping(Swap {
                     sessions,
                     spec,
                     reply,
+                    retreat: Retreat::default(),
                 });
-                let live: Vec<AgentName> = self
-                    .slots
-                    .live()
-                    .map(|entry| entry.slot.spec.name.clone())
-                    .collect();
-                self.stop_in_waves(live, StopReason::Swap, BTreeSet::new());
-                if self.stop_plan.is_none() {
-                    self.finish_swap();
-                }
+                self.retreat(StopReason::Swap).await;
             }
         }
     }
@@ -90,6 +82,7 @@ impl CityState {
             sessions,
             spec,
             reply,
+            ..
         }) = std::mem::replace(&mut self.stage, Stage::Adopting)
         else {
             return;
