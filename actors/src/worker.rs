@@ -8,6 +8,7 @@ mod run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -25,7 +26,8 @@ use crate::model::{
     StartFailure, StopReason,
 };
 use crate::ports::{
-    CityPorts, Fence, Liveness, Note, SessionError, ShellJob, StartSpec, Started, Stopped,
+    CityPorts, Fence, Liveness, Note, PortFuture, SessionError, ShellJob, StartSpec, Started,
+    Stopped,
 };
 
 const NOTE_LIMIT: Duration = Duration::from_secs(2);
@@ -288,7 +290,8 @@ impl WorkerState {
         };
         let clear = self.args.clears_scrollback.then(|| session.clone());
         self.starting = Some(Timer::spawn(async move {
-            let result = match timeout(limit, ports.sessions.start(token.clone(), spec)).await {
+            let start = caught(ports.sessions.start(token.clone(), spec));
+            let result = match timeout(limit, start).await {
                 Ok(result) => result,
                 Err(_) => {
                     // Whatever came of it so far must not outlive the report of its failure.
@@ -337,9 +340,7 @@ impl WorkerState {
         );
         let before = self.noting.take();
         self.noting = Some(tokio::spawn(async move {
-            if let Some(before) = before {
-                let _ = before.await;
-            }
+            settled(before).await;
             let set = ports.sessions.set_note(session, fence, note, value);
             let _ = timeout(NOTE_LIMIT, set).await;
         }));
@@ -390,10 +391,12 @@ impl WorkerState {
         });
     }
 
-    fn interrupt(&self, reason: StopReason) {
+    fn interrupt(&mut self, reason: StopReason) {
         let (me, shared) = (self.me.clone(), self.args.shared.clone());
         let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        let noting = self.noting.take();
         tokio::spawn(async move {
+            settled(noting).await;
             let _permit = shared.interrupts.acquire().await;
             record_intent(&shared, &session, &token, reason).await;
             let fence = Fence::Token(token);
@@ -408,13 +411,14 @@ impl WorkerState {
 
     fn finish_stop(&mut self, reason: StopReason, forced: bool) {
         self.grace = None;
-        let starting = self.starting.take();
+        let (starting, noting) = (self.starting.take(), self.noting.take());
         let (me, shared) = (self.me.clone(), self.args.shared.clone());
         let (session, token) = (self.args.session.clone(), self.args.token.clone());
         tokio::spawn(async move {
             if let Some(starting) = starting {
                 starting.cancelled().await;
             }
+            settled(noting).await;
             let permits = if forced {
                 &shared.forces
             } else {
@@ -429,6 +433,28 @@ impl WorkerState {
             me.send(WorkerMsg::StopDone(result));
         });
     }
+}
+
+/// Waits until metadata asked for before is written: what follows may depend on it.
+async fn settled(noting: Option<JoinHandle<()>>) {
+    if let Some(noting) = noting {
+        let _ = noting.await;
+    }
+}
+
+/// A provider that panics has failed to start the agent; nobody must wait for its answer.
+async fn caught(mut start: PortFuture<'_, Started, StartFailure>) -> Result<Started, StartFailure> {
+    let polled = |cx: &mut Context<'_>| {
+        let poll = std::panic::AssertUnwindSafe(|| start.as_mut().poll(cx));
+        std::panic::catch_unwind(poll).unwrap_or_else(|_| {
+            Poll::Ready(Err(StartFailure {
+                stage: "start",
+                class: FailureClass::Agent,
+                detail: "the start panicked".into(),
+            }))
+        })
+    };
+    std::future::poll_fn(polled).await
 }
 
 /// Marks the session, so that its end counts as planned even if this process does not see it.
