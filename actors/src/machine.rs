@@ -26,8 +26,6 @@ use crate::policy::{Trigger, doubling};
 use crate::ports::{Cities, CityEntry, Clock, Journal, OpenError, Opened, Registered};
 use crate::tree::Tree;
 
-/// A city that ran this long has its crashes forgotten.
-const PROVEN: Duration = Duration::from_secs(600);
 /// Missed patrol intervals after which a city counts as stalled, and the least time for that.
 const STALL_INTERVALS: u32 = 3;
 const STALL_AT_LEAST: Duration = Duration::from_secs(90);
@@ -468,13 +466,16 @@ impl MachineState {
             version: self.args.settings.version.as_str().into(),
             mode: self.args.settings.mode.as_str().into(),
         };
+        let interval = args.spec.daemon.patrol_interval;
         let parent = self.me.actor().get_cell();
         let (city, _) = Actor::spawn_linked(None, CitySupervisor, args, parent)
             .await
             .map_err(|error| error.to_string())?;
         if let Some(record) = self.cities.get_mut(path) {
             record.status = CityStatus::AdoptingSessions;
+            let id = city.get_id();
             record.child = Some(Addr::new(city, gauge));
+            self.on_ticked(path, id, interval); // its first tick has a deadline, too
         }
         Ok(())
     }
@@ -599,11 +600,8 @@ impl MachineState {
             return;
         };
         tracing::error!(city = %record.entry.name, error, "city crashed");
-        if record.ran_for(now) >= PROVEN {
-            record.crashes = 0;
-        }
-        record.crashes += 1;
-        let (step, count) = (record.crashes - 1, record.crashes);
+        let step = record.count_crash(now);
+        let count = record.crashes;
         record.fail(CityStatus::Crashed, error.clone());
         let (name, city_log) = (
             record.entry.name.to_string(),
@@ -626,9 +624,9 @@ impl MachineState {
 
     /// The end of a stalled city was seen: its successor may begin, with the delays of a crash.
     fn come_back(&mut self, path: &PathBuf) {
+        let now = self.args.ports.clock.now();
         if let Some(record) = self.cities.get_mut(path) {
-            record.crashes += 1;
-            let step = record.crashes - 1;
+            let step = record.count_crash(now);
             self.retry_later(path, step);
         }
     }

@@ -11,6 +11,9 @@ use crate::mailbox::{Addr, Timer};
 use crate::model::{CityInfo, CityStatus, StopSummary};
 use crate::ports::{CityEntry, Fence, Opened, SessionError, Sessions, Stopped};
 
+/// A city that ran this long has its crashes forgotten.
+const PROVEN: Duration = Duration::from_secs(600);
+
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) entry: CityEntry,
@@ -91,9 +94,17 @@ impl Record {
         self.phases.clear();
     }
 
-    pub(super) fn ran_for(&self, now: Instant) -> Duration {
-        self.running_since
-            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    /// One more crash in a row; says how many came before it.
+    pub(super) fn count_crash(&mut self, now: Instant) -> u32 {
+        let ran = self
+            .running_since
+            .take()
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if ran >= PROVEN {
+            self.crashes = 0;
+        }
+        self.crashes += 1;
+        self.crashes - 1
     }
 
     pub(super) fn retired(&mut self, summary: StopSummary) {
