@@ -106,10 +106,14 @@ impl CityState {
                 slot.ledger.count(limit.window, now),
                 short(limit.window)
             )),
-            AgentState::Backoff => Some("waiting before the next restart".into()),
+            AgentState::Backoff => Some(match &slot.last_error {
+                Some(error) => format!("waiting before the next restart, after {error}"),
+                None => "waiting before the next restart".into(),
+            }),
             AgentState::Starting if matches!(slot.phase, Phase::Queued(_)) => {
-                Some("waiting for a free start slot".into())
+                Some("waiting for its turn to be started".into())
             }
+            AgentState::Starting => Some("its start is under way".into()),
             AgentState::Blocked => {
                 let on = slot
                     .blocked_on
@@ -143,7 +147,18 @@ impl CityState {
                 Phase::Stopping(reason) => Some(format!("being stopped: {}", reason.as_str())),
                 _ => None,
             },
-            _ => None,
+            AgentState::Stopped => Some(self.why_stopped(entry)),
+            AgentState::Running => None,
+        }
+    }
+
+    /// A slot at rest has a plan ahead of it, or its city has none.
+    fn why_stopped(&self, entry: &Entry) -> String {
+        match (&self.stage, &entry.slot.want) {
+            (Stage::Stopping(_), _) => "the city is stopping".into(),
+            (Stage::Swapping(_), _) => "the session provider is being swapped".into(),
+            (_, Want::Gone | Want::Excess) => "no longer wanted".into(),
+            _ => "to be started with the next plan".into(),
         }
     }
 
