@@ -223,6 +223,8 @@ pub(crate) struct CityState {
     stop_plan: Option<StopPlan>,
     graph: Graph,
     pools: HashMap<AgentName, Pool>,
+    /// `on_boot` of the pools was run.
+    booted: bool,
     /// Crash history still to be loaded, and the first listing if it came before.
     history_pending: bool,
     first_listing: Option<Gathered>,
@@ -279,6 +281,7 @@ impl Actor for CitySupervisor {
             stop_plan: None,
             graph: Graph::new(args.spec.agents.iter().map(|agent| &**agent)),
             pools: HashMap::new(),
+            booted: false,
             history_pending: args.spec.daemon.persist_crash_history,
             first_listing: None,
             ledgers: BTreeMap::new(),

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{CityState, Gathered, Stage, events};
+use super::{CityMsg, CityState, Gathered, Stage, events};
 use crate::model::{
     AgentName, AgentSpec, CityStatus, Fingerprint, Launch, OnDrift, RestartLimit, RestartType,
     SessionName, StartCause, StopReason, Strategy,
 };
-use crate::policy::{Phase, Run, Slot, Want, parse_history};
+use crate::policy::{Phase, Run, Slot, Trigger, Want, parse_history};
 use crate::ports::{Facts, Fence, Listing, Note};
 use crate::worker::{Grace, Mode};
 
@@ -40,11 +40,19 @@ impl CityState {
             self.adopt(facts).await;
         }
         self.refresh(); // strangers have slots by now
-        self.boot_pools();
+        self.boot_pools(listing);
         self.report(CityStatus::StartingAgents);
         self.stage = Stage::Starting;
         self.check_pools();
         self.reconcile(Some(listing), gathered).await;
+        if self
+            .slots
+            .live()
+            .any(|e| !e.slot.spec.process_names.is_empty())
+        {
+            // The first listing was made before it was known whose programs to look for.
+            self.me.send(CityMsg::Tick(Trigger::Poke));
+        }
         if self.start_plan.is_none() && matches!(self.stage, Stage::Starting) {
             self.stage = Stage::Running;
             self.report(CityStatus::Running);
@@ -58,6 +66,7 @@ impl CityState {
             let slot = &mut entry.slot;
             if let Some(ledger) = ledgers.remove(&slot.spec.name) {
                 slot.ledger = ledger;
+                slot.ledger.trim(slot.spec.limit, now);
                 if let Some(until) = slot.ledger.quarantined_until(slot.spec.limit, now) {
                     slot.phase = Phase::Quarantined { until };
                 }
@@ -104,6 +113,7 @@ impl CityState {
             self.emit(draft);
         }
         self.spawn_worker(&facts.agent, Mode::Adopt).await;
+        self.arm_drain(&facts.agent);
         self.honour_intent(facts);
     }
 

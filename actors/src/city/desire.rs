@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{CityMsg, CityState};
 use crate::model::{AgentName, AgentSpec, EventDraft, PoolSpec, StartCause};
 use crate::policy::{Phase, Slot, Want, clamp, desired, parse_count, unnamed};
-use crate::ports::{ShellError, ShellJob};
+use crate::ports::{Listing, ShellError, ShellJob};
 
 /// What is known of a pool.
 #[derive(Debug, Default)]
@@ -123,6 +123,7 @@ impl CityState {
             result.as_ref().ok().copied().or(before).unwrap_or(pool.min),
         ));
         let changed = state.count != before;
+        let fresh = result.is_ok();
         let news = result.is_err() && !state.failing;
         state.failing = result.is_err();
         if let (true, Err((error, timed_out))) = (news, result) {
@@ -138,6 +139,9 @@ impl CityState {
             self.refresh();
         }
         if self.is_open() {
+            if fresh {
+                self.free_done(template);
+            }
             self.plan_pool(template).await;
             if changed {
                 self.retry_blocked(template).await;
@@ -145,13 +149,20 @@ impl CityState {
         }
     }
 
-    /// Runs `on_boot` of each pool that has no adopted instance.
-    pub(super) fn boot_pools(&self) {
+    /// Runs `on_boot` of each pool of which no live instance was adopted, once per city start.
+    pub(super) fn boot_pools(&mut self, listing: &Listing) {
+        if std::mem::replace(&mut self.booted, true) {
+            return; // adopting again, after a swap of the provider
+        }
         for (agent, pool) in self.templates() {
-            let adopted = self
-                .slots
-                .live()
-                .any(|entry| entry.slot.spec.template == agent.name);
+            let adopted = listing
+                .owned
+                .iter()
+                .filter(|facts| facts.live)
+                .any(|facts| {
+                    let entry = self.slots.get(&facts.agent);
+                    entry.is_some_and(|entry| entry.slot.spec.template == agent.name)
+                });
             if let (false, Some(line)) = (adopted, pool.on_boot.clone()) {
                 self.run_hook("on_boot", line, &pool, &agent.name);
             }
@@ -201,7 +212,7 @@ impl CityState {
             self.pools.get(template).and_then(|pool| pool.count),
             &pool.check,
         ) {
-            (Some(count), _) => count == 0,
+            (Some(count), _) => clamp(pool, count) == 0,
             (None, None) => clamp(pool, pool.min) == 0,
             (None, Some(_)) => pool.max == Some(0),
         }

@@ -23,7 +23,7 @@ impl CityState {
         reason: DrainReason,
         limit: Option<Duration>,
     ) {
-        let (now, wall, me) = (self.now(), self.args.ports.clock.wall(), self.me.clone());
+        let (now, wall) = (self.now(), self.args.ports.clock.wall());
         let timeout = self.drain_timeout(agent, reason, limit);
         let Some(entry) = self.slots.get_mut(agent) else {
             return;
@@ -36,12 +36,6 @@ impl CityState {
             reason,
             timeout,
         });
-        if let Some(timeout) = timeout {
-            // Strictly longer than the timeout.
-            let at = now + timeout + Duration::from_millis(1);
-            let alarm = me.send_after(at - now, CityMsg::Due(agent.clone()));
-            entry.alarm = Some((at, alarm));
-        }
         entry.tell(WorkerMsg::Note(
             Note::DrainReason,
             Some(reason.as_str().into()),
@@ -58,6 +52,23 @@ impl CityState {
         ));
         let draft = events::of_run("agent.draining", &entry.slot).with("reason", reason.as_str());
         self.emit(draft);
+        self.arm_drain(agent);
+    }
+
+    /// Rings when the drain has taken strictly longer than it may.
+    pub(super) fn arm_drain(&mut self, agent: &AgentName) {
+        let (now, me) = (self.now(), self.me.clone());
+        let Some(entry) = self.slots.get_mut(agent) else {
+            return;
+        };
+        let drain = entry.slot.run.as_ref().and_then(|run| run.drain);
+        let Some((drain, timeout)) = drain.and_then(|drain| Some((drain, drain.timeout?))) else {
+            return;
+        };
+        let at = drain.since + timeout + Duration::from_millis(1);
+        let delay = at.saturating_duration_since(now);
+        let alarm = me.send_after(delay, CityMsg::Due(agent.clone()));
+        entry.alarm = Some((at, alarm));
     }
 
     fn drain_timeout(

@@ -220,6 +220,7 @@ impl CityState {
                 entry.slot.last_error = Some(format!("stop failed: {error}"));
                 entry.slot.phase = Phase::Running;
                 entry.slot.cascade_of.clear();
+                entry.slot.respawn = false;
                 self.on_stop_failed(agent);
                 self.note_stopped(agent).await;
             }

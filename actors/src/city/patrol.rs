@@ -1,9 +1,11 @@
 //! Ticks: list, plan, dispatch, re-arm.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorProcessingErr;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::slots::Entry;
@@ -180,7 +182,7 @@ impl CityState {
             match slot.run.is_some() {
                 true => self.plan_one(&agent).await,
                 false if matches!(slot.want, crate::policy::Want::Excess) => self.forget(&agent),
-                false => starts.push(self.free_done(agent)),
+                false => starts.push(agent),
             }
         }
         starts.reverse();
@@ -188,13 +190,13 @@ impl CityState {
     }
 
     /// A fresh check that still wants a slot frees it from `done`.
-    fn free_done(&mut self, agent: AgentName) -> AgentName {
-        if let Some(entry) = self.slots.get_mut(&agent)
-            && entry.slot.phase == Phase::Done
-        {
-            entry.slot.phase = Phase::Stopped;
+    pub(super) fn free_done(&mut self, template: &AgentName) {
+        for entry in self.slots.iter_mut() {
+            let slot = &mut entry.slot;
+            if slot.spec.template == *template && slot.phase == Phase::Done {
+                slot.phase = Phase::Stopped;
+            }
         }
-        agent
     }
 
     fn slot_name(&self, action: &Action) -> Option<AgentName> {
@@ -329,29 +331,30 @@ fn watched(entry: &Entry) -> Option<Watched> {
 
 /// Sessions that live without the programs they should hold. Not being able to tell is not death.
 async fn zombies(
-    ports: &CityPorts,
+    ports: &Arc<CityPorts>,
     listing: &Result<Listing, SessionError>,
     named: Vec<(SessionName, Vec<String>)>,
 ) -> HashSet<SessionName> {
     let Ok(listing) = listing else {
         return HashSet::new();
     };
+    let live: HashSet<&SessionName> = listing
+        .owned
+        .iter()
+        .filter(|facts| facts.live)
+        .map(|facts| &facts.session)
+        .collect();
+    let mut looks = JoinSet::new();
+    for (session, names) in named.into_iter().filter(|(s, _)| live.contains(s)) {
+        let ports = ports.clone();
+        looks.spawn(async move {
+            let look = ports.sessions.process_alive(session.clone(), names);
+            (timeout(LISTING_LIMIT, look).await == Ok(Ok(false))).then_some(session)
+        });
+    }
     let mut dead = HashSet::new();
-    for (session, names) in named {
-        let live = listing
-            .owned
-            .iter()
-            .any(|facts| facts.session == session && facts.live);
-        if live
-            && timeout(
-                LISTING_LIMIT,
-                ports.sessions.process_alive(session.clone(), names),
-            )
-            .await
-                == Ok(Ok(false))
-        {
-            dead.insert(session);
-        }
+    while let Some(look) = looks.join_next().await {
+        dead.extend(look.ok().flatten());
     }
     dead
 }

@@ -21,6 +21,11 @@ impl Ledger {
     /// Notes the end of a run that began at `started`.
     pub fn charge(&mut self, started: Instant, limit: RestartLimit, now: Instant) {
         self.starts.push_back(started);
+        self.trim(limit, now);
+    }
+
+    /// Drops what is out of the window, and the oldest beyond what the limit can ever need.
+    pub fn trim(&mut self, limit: RestartLimit, now: Instant) {
         self.prune(limit.window, now);
         let kept = match limit.max_restarts {
             0 => UNLIMITED_KEPT,
