@@ -228,6 +228,15 @@ impl MemorySessions {
         live
     }
 
+    /// Runs whose sessions exist, live or dead, sorted.
+    #[must_use]
+    pub fn present(&self) -> Vec<RunToken> {
+        let world = self.world();
+        let mut tokens: Vec<_> = world.sessions.values().map(|h| h.token.clone()).collect();
+        tokens.sort();
+        tokens
+    }
+
     /// All calls so far.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {

@@ -1,0 +1,213 @@
+//! Ports that pass everything on to the ports in memory and tell the [`Book`] of it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gascity_actors::memory::MemoryCity;
+use gascity_actors::model::{CitySpec, EventDraft, RunToken, SessionName, StartFailure};
+use gascity_actors::ports::{
+    Caps, CityPorts, Desired, EventStream, Fence, Journal, JournalError, Listing, Liveness,
+    LoadError, Note, PortFuture, SessionError, SessionEvents, Sessions, StartSpec, Started,
+    Stopped, Tokens,
+};
+use tokio::sync::watch;
+
+use crate::book::Book;
+
+/// Stands between a city and its ports.
+#[derive(Debug, Clone)]
+pub(crate) struct Witness {
+    city: MemoryCity,
+    book: Arc<Mutex<Book>>,
+    /// How long stops and looks at single sessions take.
+    lag: Arc<Mutex<Duration>>,
+}
+
+impl Witness {
+    pub(crate) fn new(city: MemoryCity) -> Self {
+        Self {
+            city,
+            book: Arc::default(),
+            lag: Arc::default(),
+        }
+    }
+
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_lag(&self, lag: Duration) {
+        *self.lag.lock().unwrap_or_else(PoisonError::into_inner) = lag;
+    }
+
+    async fn lag(&self) {
+        let lag = *self.lag.lock().unwrap_or_else(PoisonError::into_inner);
+        if !lag.is_zero() {
+            tokio::time::sleep(lag).await;
+        }
+    }
+
+    pub(crate) fn ports(&self) -> CityPorts {
+        let witness = Arc::new(self.clone());
+        CityPorts {
+            sessions: witness.clone(),
+            journal: witness.clone(),
+            desired: witness.clone(),
+            tokens: witness,
+            ..self.city.ports()
+        }
+    }
+}
+
+impl Tokens for Witness {
+    fn fresh(&self) -> RunToken {
+        let token = self.city.tokens.fresh();
+        self.book().on_launch(&token);
+        token
+    }
+}
+
+impl Desired for Witness {
+    fn load(&self) -> PortFuture<'_, Arc<CitySpec>, LoadError> {
+        Box::pin(async move {
+            let loaded = self.city.desired.load().await;
+            let mut book = self.book();
+            let known = |spec: &&Arc<CitySpec>| book.specs.contains_key(&spec.revision);
+            // Of a name that is not the city's nothing comes into force.
+            if let Some(spec) = loaded.as_ref().ok().filter(known).cloned() {
+                book.loaded = Some(spec);
+            }
+            loaded
+        })
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.city.desired.changes()
+    }
+}
+
+impl Journal for Witness {
+    fn append(&self, draft: EventDraft) {
+        let present: BTreeSet<RunToken> = if draft.kind == "controller.started" {
+            self.city.sessions.present().into_iter().collect()
+        } else {
+            BTreeSet::new()
+        };
+        self.book().on_event(&draft, &present);
+        self.city.journal.append(draft);
+    }
+
+    fn subscribe(&self) -> EventStream {
+        self.city.journal.subscribe()
+    }
+
+    fn read(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> PortFuture<'_, Vec<gascity_actors::model::Event>, JournalError> {
+        self.city.journal.read(after, limit)
+    }
+
+    fn flush(&self) -> PortFuture<'_, (), JournalError> {
+        self.city.journal.flush()
+    }
+}
+
+/// A start in flight; over when dropped.
+struct InFlight(Witness, RunToken);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.book().on_start_over(&self.1);
+    }
+}
+
+impl Sessions for Witness {
+    fn provider(&self) -> &str {
+        self.city.sessions.provider()
+    }
+
+    fn caps(&self) -> Caps {
+        self.city.sessions.caps()
+    }
+
+    fn start(
+        &self,
+        token: RunToken,
+        spec: Arc<StartSpec>,
+    ) -> PortFuture<'_, Started, StartFailure> {
+        self.book().on_start(&token, &spec.agent, &spec.template);
+        let flight = InFlight(self.clone(), token.clone());
+        let agent = spec.agent.clone();
+        Box::pin(async move {
+            let result = self.city.sessions.start(token.clone(), spec).await;
+            drop(flight);
+            match &result {
+                Ok(_) => self.book().on_up(&token),
+                Err(failure) if failure.detail.ends_with("exists") => {
+                    self.book().on_second_start(&agent);
+                }
+                Err(_) => {}
+            }
+            result
+        })
+    }
+
+    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
+        Box::pin(async move {
+            self.lag().await;
+            self.city.sessions.stop(name, fence).await
+        })
+    }
+
+    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
+        self.city.sessions.interrupt(name, fence)
+    }
+
+    fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
+        self.city.sessions.snapshot()
+    }
+
+    fn liveness(
+        &self,
+        name: SessionName,
+        token: RunToken,
+    ) -> PortFuture<'_, Liveness, SessionError> {
+        Box::pin(async move {
+            self.lag().await;
+            self.city.sessions.liveness(name, token).await
+        })
+    }
+
+    fn process_alive(
+        &self,
+        name: SessionName,
+        names: Vec<String>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        self.city.sessions.process_alive(name, names)
+    }
+
+    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
+        self.city.sessions.clear_scrollback(name)
+    }
+
+    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
+        self.city.sessions.peek(name, lines)
+    }
+
+    fn set_note(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        note: Note,
+        value: Option<String>,
+    ) -> PortFuture<'_, (), SessionError> {
+        self.city.sessions.set_note(name, fence, note, value)
+    }
+
+    fn subscribe(&self) -> SessionEvents {
+        self.city.sessions.subscribe()
+    }
+}
