@@ -229,6 +229,9 @@ pub(crate) struct CityState {
     history_pending: bool,
     first_listing: Option<Gathered>,
     ledgers: BTreeMap<AgentName, Ledger>,
+    /// Runs that ended and whose remains may still be listed. They are buried, never adopted: their
+    /// end was told.
+    ended: HashMap<RunToken, Instant>,
     gate: TickGate,
     epoch: u64,
     tick_timer: Option<Timer>,
@@ -285,6 +288,7 @@ impl Actor for CitySupervisor {
             history_pending: args.spec.daemon.persist_crash_history,
             first_listing: None,
             ledgers: BTreeMap::new(),
+            ended: HashMap::new(),
             gate: TickGate::new(now),
             epoch: 0,
             tick_timer: None,

@@ -21,7 +21,7 @@ use self::record::Record;
 pub use self::record::stop_sessions;
 use crate::city::{CityArgs, CityMsg, CityState, CitySupervisor, InitFailed, StopMode};
 use crate::mailbox::{Addr, Gauge, Timer};
-use crate::model::{CityStatus, EventDraft, MachineView, StopSummary, millis};
+use crate::model::{CitySpec, CityStatus, EventDraft, MachineView, StopSummary, millis};
 use crate::policy::{Trigger, doubling};
 use crate::ports::{Cities, CityEntry, Clock, Journal, OpenError, Opened, Registered};
 use crate::tree::Tree;
@@ -65,11 +65,12 @@ pub(crate) enum MachineMsg {
         id: ActorId,
         status: CityStatus,
     },
-    /// A city finished a tick; the next is due within a few of these intervals.
+    /// A city finished a tick; the next is due within a few patrol intervals.
     Ticked {
         path: PathBuf,
         id: ActorId,
-        interval: Duration,
+        /// The config in force.
+        spec: Arc<CitySpec>,
     },
     /// A city has not finished a tick for too long.
     Stalled { path: PathBuf, id: ActorId },
@@ -247,7 +248,7 @@ impl Actor for MachineSupervisor {
                 result,
             } => st.on_opened(&path, attempt, result).await,
             MachineMsg::CityStatus { path, id, status } => st.on_city_status(&path, id, status),
-            MachineMsg::Ticked { path, id, interval } => st.on_ticked(&path, id, interval),
+            MachineMsg::Ticked { path, id, spec } => st.on_ticked(&path, id, spec),
             MachineMsg::Stalled { path, id } => st.on_stalled(&path, id),
             MachineMsg::Retry { path, attempt } => st.on_retry(&path, attempt),
             MachineMsg::CityStopped { path, summary } => st.on_city_stopped(&path, summary),
@@ -466,7 +467,7 @@ impl MachineState {
             version: self.args.settings.version.as_str().into(),
             mode: self.args.settings.mode.as_str().into(),
         };
-        let interval = args.spec.daemon.patrol_interval;
+        let spec = args.spec.clone();
         let parent = self.me.actor().get_cell();
         let (city, _) = Actor::spawn_linked(None, CitySupervisor, args, parent)
             .await
@@ -475,7 +476,7 @@ impl MachineState {
             record.status = CityStatus::AdoptingSessions;
             let id = city.get_id();
             record.child = Some(Addr::new(city, gauge));
-            self.on_ticked(path, id, interval); // its first tick has a deadline, too
+            self.on_ticked(path, id, spec); // its first tick has a deadline, too
         }
         Ok(())
     }
@@ -499,7 +500,7 @@ impl MachineState {
     }
 
     /// Sets the alarm that rings when the city stops ticking.
-    fn on_ticked(&mut self, path: &PathBuf, id: ActorId, interval: Duration) {
+    fn on_ticked(&mut self, path: &PathBuf, id: ActorId, spec: Arc<CitySpec>) {
         let me = self.me.clone();
         let Some(record) = self
             .cities
@@ -508,7 +509,10 @@ impl MachineState {
         else {
             return;
         };
-        let limit = (interval * STALL_INTERVALS).max(STALL_AT_LEAST);
+        let limit = (spec.daemon.patrol_interval * STALL_INTERVALS).max(STALL_AT_LEAST);
+        if let Some(opened) = &mut record.opened {
+            opened.spec = spec; // the last good one, should the city crash
+        }
         record.stall = Some(me.send_after(
             limit,
             MachineMsg::Stalled {

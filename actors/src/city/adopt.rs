@@ -125,6 +125,7 @@ impl CityState {
             let listed = pool.names.iter().position(|name| *name == facts.agent);
             let number = match listed {
                 Some(index) => u32::try_from(index).ok()? + 1,
+                None if template.name == facts.agent => 1, // of a pool of at most one
                 None => {
                     let rest = facts.agent.as_str().strip_prefix(template.name.as_str())?;
                     rest.strip_prefix('-')?.parse().ok()?

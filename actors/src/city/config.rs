@@ -1,6 +1,6 @@
 //! Following the config: load, accept whole or refuse whole, swap one `Arc`, reconcile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -140,7 +140,7 @@ impl CityState {
 
     /// Puts the new config in force. Everything charged before is forgiven.
     pub(super) fn apply(&mut self, spec: Arc<CitySpec>) {
-        let before: HashMap<AgentName, Arc<AgentSpec>> = self
+        let before: BTreeMap<AgentName, Arc<AgentSpec>> = self
             .args
             .spec
             .agents

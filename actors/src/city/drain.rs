@@ -77,10 +77,12 @@ impl CityState {
         reason: DrainReason,
         limit: Option<Duration>,
     ) -> Option<Duration> {
+        // By template: an adopted session may be of a pool that no longer has such a member.
         let pool = self
             .slots
             .get(agent)
-            .and_then(|entry| entry.slot.spec.pool.clone());
+            .and_then(|entry| self.args.spec.agent(&entry.slot.spec.template))
+            .and_then(|template| template.pool.clone());
         match reason {
             DrainReason::PoolExcess => pool.and_then(|pool| pool.drain_timeout),
             DrainReason::ConfigDrift => Some(self.args.spec.daemon.drift_drain_timeout),

@@ -40,8 +40,13 @@ impl CityState {
         entry.slot.bugs.reset();
         entry.alarm = None;
         let before = entry.slot.clone();
+        let cleared = matches!(end.how, EndKind::Stopped { .. });
+        if !matches!(end.how, EndKind::StartFailed(_)) {
+            self.ended.insert(end.token.clone(), now);
+        }
         let end = classify(&before, end);
         let verdict = supervise(&mut entry.slot, &end, daemon, now);
+        let wanted = entry.slot.want == Want::Yes;
         let capture = self.keep_last_words(&before, &end);
         if let Some(entry) = self.slots.get(agent)
             && let Some(draft) = events::ended(&before, &end, &entry.slot)
@@ -57,11 +62,11 @@ impl CityState {
         if self.is_stopping() {
             return self.on_gone(agent, &end);
         }
-        match verdict {
-            Verdict::Restart { after, .. } if after.is_zero() => {}
-            Verdict::Leave if end.class() == EndClass::Planned => {} // its stop cleared it away
-            _ if matches!(end.how, EndKind::StartFailed(_)) => {} // there is nothing to clear away
-            _ => self.bury(before.spec.session.clone(), end.token.clone()),
+        // Its own stop cleared it away, its successor does, or there is nothing to clear away.
+        let succeeded = matches!(verdict, Verdict::Restart { after, .. } if after.is_zero());
+        let never_began = matches!(end.how, EndKind::StartFailed(_));
+        if !cleared && !never_began && !(succeeded && wanted) {
+            self.bury(before.spec.session.clone(), end.token.clone());
         }
         self.take_along(agent, &end, verdict);
         self.settle(agent).await;

@@ -105,10 +105,24 @@ impl CityState {
                 return;
             };
             let queued = self.slots.get(&agent).map(|entry| entry.slot.phase);
-            if let Some(Phase::Queued(cause)) = queued {
-                self.launch(&agent, cause).await;
+            let Some(Phase::Queued(cause)) = queued else {
+                continue;
+            };
+            match self.missing(&agent) {
+                None => self.launch(&agent, cause).await,
+                missing => self.unqueue(&agent, cause, missing).await,
             }
         }
+    }
+
+    /// What the slot needs went down while it waited for a permit.
+    async fn unqueue(&mut self, agent: &AgentName, cause: StartCause, missing: Option<AgentName>) {
+        let until = self.now();
+        if let Some(entry) = self.slots.get_mut(agent) {
+            entry.slot.blocked_on = missing;
+            entry.slot.phase = Phase::Backoff { until, cause };
+        }
+        Box::pin(self.note_result(agent)).await;
     }
 
     async fn launch(&mut self, agent: &AgentName, cause: StartCause) {

@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use super::slots::Entry;
 use super::{CityMsg, CityState, Gathered, InitFailed, Stage};
 use crate::machine::MachineMsg;
-use crate::model::{AgentName, SessionName, StopReason};
+use crate::model::{AgentName, RunToken, SessionName, StopReason};
 use crate::policy::{Action, Observed, Phase, Trigger, plan, plan_running};
-use crate::ports::{CityPorts, Listing, SessionError};
+use crate::ports::{CityPorts, Facts, Listing, SessionError};
 use crate::tracker::{TrackerMsg, Watched};
 use crate::worker::WorkerMsg;
 
@@ -112,6 +112,9 @@ impl CityState {
             for facts in &listing.owned {
                 self.learn(facts, gathered.as_of);
             }
+            let listed: HashSet<&RunToken> = listing.owned.iter().map(|f| &f.token).collect();
+            self.ended
+                .retain(|token, at| *at >= gathered.as_of || listed.contains(token));
         } else {
             self.forget_activity(); // unknown activity is not idleness
         }
@@ -243,8 +246,7 @@ impl CityState {
             }
             (Action::Adopt(index), _) => {
                 if let Some(facts) = facts(index) {
-                    self.adopt(facts).await;
-                    self.refresh();
+                    self.take_over(facts).await;
                 }
             }
             (Action::Bury(index), _) => {
@@ -253,6 +255,16 @@ impl CityState {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A session that no slot knows: adopted, unless its end was told before its slot went.
+    async fn take_over(&mut self, facts: &Facts) {
+        if !self.ended.contains_key(&facts.token) {
+            self.adopt(facts).await;
+            self.refresh();
+        } else if !facts.live {
+            self.bury(facts.session.clone(), facts.token.clone());
         }
     }
 
@@ -302,7 +314,7 @@ impl CityState {
         self.args.machine.send(MachineMsg::Ticked {
             path: self.args.path.clone(),
             id,
-            interval,
+            spec: self.args.spec.clone(),
         });
         if !self.is_open() {
             return;

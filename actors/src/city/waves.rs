@@ -1,6 +1,6 @@
 //! Start plans: dependencies first, wave by wave.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::{CityState, Stage, events};
 use crate::model::{AgentEnd, AgentName, CityStatus, EndKind, StartCause};
@@ -16,7 +16,7 @@ pub(super) struct StartPlan {
     flight: HashSet<AgentName>,
     /// Starts of this wave that failed. Applied together, in plan order, so that the outcome does
     /// not depend on who was faster.
-    failed: HashMap<AgentName, AgentEnd>,
+    failed: BTreeMap<AgentName, AgentEnd>,
     /// Somebody else wants to be started meanwhile.
     again: bool,
 }

@@ -59,7 +59,7 @@ pub struct MemorySessions {
 
 #[derive(Debug, Default)]
 struct World {
-    sessions: HashMap<SessionName, Held>,
+    sessions: BTreeMap<SessionName, Held>,
     scripts: HashMap<String, Behaviour>,
     foreign: Vec<String>,
     calls: Vec<Call>,
@@ -165,9 +165,8 @@ impl MemorySessions {
     /// The backend dies and takes all sessions along.
     pub fn lose_backend(&self) {
         let mut world = self.world();
-        let lost: Vec<_> = world
-            .sessions
-            .drain()
+        let lost: Vec<_> = std::mem::take(&mut world.sessions)
+            .into_iter()
             .filter(|(_, held)| held.exit.is_none())
             .collect();
         for (session, held) in lost {

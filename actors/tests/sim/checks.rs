@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gascity_actors::AskError;
-use gascity_actors::model::{AgentName, AgentState, CityView, RestartLimit, RestartType};
+use gascity_actors::model::{
+    AgentName, AgentState, CityView, InstanceView, RestartLimit, RestartType,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::steps::settle;
@@ -253,10 +255,11 @@ fn settled(city: &SimCity, view: &CityView) -> Result<(), String> {
                 AgentState::Starting | AgentState::Stopping => agent.idle_timeout.is_some(),
                 AgentState::Done => agent.restart != RestartType::Permanent,
                 AgentState::Limited => spec.max_agents.is_some(),
-                AgentState::Blocked => template
-                    .depends_on
-                    .iter()
-                    .any(|on| !up(on) && !is_empty_pool(city, on)),
+                AgentState::Blocked => waits_for(instance).is_some_and(|on| {
+                    spec.agents.iter().any(|agent| agent.name == on)
+                        && !up(&on)
+                        && !is_empty_pool(city, &on)
+                }),
                 _ => false,
             };
             if !allowed {
@@ -266,7 +269,9 @@ fn settled(city: &SimCity, view: &CityView) -> Result<(), String> {
         }
     }
     for instance in &view.instances {
-        if !wanted.contains(&instance.qualified_name) {
+        // A suspended pool keeps the slots it has.
+        let kept = instance.state == AgentState::Suspended;
+        if !kept && !wanted.contains(&instance.qualified_name) {
             let state = instance.state.as_str();
             return Err(format!(
                 "{} is {state} and not wanted",
@@ -275,6 +280,12 @@ fn settled(city: &SimCity, view: &CityView) -> Result<(), String> {
         }
     }
     same_as_provider(city, view)
+}
+
+/// The template it says it waits for: a dependency, or whoever took it along.
+fn waits_for(instance: &InstanceView) -> Option<AgentName> {
+    let words = instance.reason.as_ref()?.strip_prefix("waits for ")?;
+    AgentName::new(words.split(',').next()?).ok()
 }
 
 fn is_empty_pool(city: &SimCity, template: &AgentName) -> bool {

@@ -202,7 +202,7 @@ fn replay() {
 }
 
 #[test]
-fn a_seed_replays_exactly() {
+fn the_same_seed_gives_the_same_history() {
     for seed in 1..=5 {
         assert_eq!(history(seed, false), history(seed, false), "seed {seed}");
     }
