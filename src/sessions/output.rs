@@ -10,6 +10,17 @@ const WINDOW: u64 = 256 << 10;
 /// The same when all of it is asked for.
 const WINDOW_ALL: u64 = 1 << 20;
 
+/// Up to this much is read on the spot.
+const SHORT: u64 = 32 << 10;
+
+/// Whether what was written to `path` after `offset` is so little that to read it takes less
+/// time than to have another thread do it.
+pub(super) fn is_short(path: &Path, offset: u64) -> bool {
+    let size = path.metadata().map_or(0, |meta| meta.len());
+    let written = if offset > size { size } else { size - offset };
+    written <= SHORT
+}
+
 /// The last `lines` lines of what was written to `path` after `offset`, all of it for 0.
 /// A missing file has no lines.
 pub(super) fn tail(path: &Path, offset: u64, lines: u32) -> io::Result<String> {

@@ -383,12 +383,13 @@ impl Sessions for Subprocess {
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
         Box::pin(async move {
             let run = self.0.seen(&name).await?;
-            let files = self.0.files.clone();
-            blocking(move || {
-                let offset = run.fresh(&files).log_offset;
-                output::tail(&files.log(&name), offset, lines)
-            })
-            .await
+            let log = self.0.files.log(&name);
+            let offset = run.fresh(&self.0.files).log_offset;
+            // The restart after a crash waits for its last words, most often none or few.
+            if output::is_short(&log, offset) {
+                return output::tail(&log, offset, lines).map_err(backend);
+            }
+            blocking(move || output::tail(&log, offset, lines)).await
         })
     }
 

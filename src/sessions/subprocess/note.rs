@@ -119,12 +119,33 @@ impl Files {
         open()
     }
 
-    /// Writes the note of a new run. The one of a dead run before it is removed first: to
-    /// rename onto an existing file makes some filesystems start writing to the disk at once,
-    /// which costs more than the spawn. Without a note a run is found by its processes.
+    /// Writes the note of a new run over that of a dead one before it. Who looks in between
+    /// finds no note, as if there were none yet, and a run without one is found by its
+    /// processes. In exchange no file is made, removed or renamed: ext4 starts to write to the
+    /// disk when a file is renamed onto another, and to make a file it has to pass by every one
+    /// that was removed in the last minutes, which soon costs more than the spawn.
     pub(super) fn write_first_note(&self, name: &SessionName, note: &NoteFile) -> io::Result<()> {
-        let _ = fs::remove_file(self.note(name));
-        self.write_note(name, note)
+        let path = self.note(name);
+        let open = || {
+            let mut options = OpenOptions::new();
+            let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+            options
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(flags)
+                .open(&path)
+        };
+        let mut file = or_create_dir(&self.sessions, open)?;
+        let text = serde_json::to_vec(note)?;
+        file.write_all(&text)?;
+        // Not to nothing at first: that too makes ext4 write to the disk.
+        let length = text.len() as u64;
+        if file.metadata()?.len() > length {
+            file.set_len(length)?;
+        }
+        Ok(())
     }
 
     /// Replaces the note of a session as a whole.
