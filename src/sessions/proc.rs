@@ -1,5 +1,6 @@
 //! Reading `/proc`: who runs, in which group, with which environment.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -9,6 +10,12 @@ use gascity_actors::model::ExitStatus;
 
 /// Ticks per second of the times in `/proc`, the same on every architecture we build for.
 const USER_HZ: u64 = 100;
+
+/// No `stat` is longer than this: 52 numbers and a short name.
+const STAT_SIZE: usize = 2048;
+
+/// Few environments are larger than this.
+const ENVIRON_USUAL: usize = 8 << 10;
 
 /// No environment is read beyond this.
 const ENVIRON_LIMIT: u64 = 8 << 20;
@@ -32,6 +39,9 @@ pub(super) struct Stat {
     /// A program is just being loaded, or torn down: the environment cannot be read yet, or
     /// any more.
     pub(super) in_exec: bool,
+    /// Where the environment lies in its memory. Another program has another one; zeros if it
+    /// is not ours to know.
+    pub(super) env: (u64, u64),
 }
 
 /// `PF_KTHREAD`: a thread of the kernel itself.
@@ -51,6 +61,7 @@ impl Stat {
         Some(Self {
             pid,
             in_exec: number(48)? == 0 && number(6)? & KERNEL_THREAD == 0,
+            env: (number(47)?, number(48)?),
             dead: matches!(*fields.first()?, "Z" | "X" | "x"),
             ppid: fields.get(1)?.parse().ok()?,
             pgid: fields.get(2)?.parse().ok()?,
@@ -61,9 +72,10 @@ impl Stat {
     }
 }
 
-/// Reads a file that disappears with its process; `None` if it has.
-fn read(path: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
+/// Reads a file that disappears with its process; `None` if it has. One call if `usual` holds
+/// it, and one for its end.
+fn read(path: &str, usual: usize, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::with_capacity(usual);
     match File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)) {
         Ok(_) => Ok(Some(bytes)),
         Err(error) if is_gone(&error) => Ok(None),
@@ -78,8 +90,14 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// The process `pid`, or `None` if there is none.
 pub(super) fn stat(pid: i32) -> io::Result<Option<Stat>> {
-    let bytes = read(&format!("/proc/{pid}/stat"), 4096)?;
-    Ok(bytes.and_then(|bytes| Stat::parse(&String::from_utf8_lossy(&bytes))))
+    // The kernel gives all of it at the first call, and there are many to read in a pass.
+    let mut buffer = [0; STAT_SIZE];
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut buffer));
+    match read {
+        Ok(size) => Ok(Stat::parse(&String::from_utf8_lossy(&buffer[..size]))),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Every process there is. One that ends meanwhile is left out.
@@ -95,6 +113,29 @@ pub(super) fn all() -> io::Result<Vec<Stat>> {
         }
     }
     Ok(found)
+}
+
+/// The children of a process, of all its threads; `None` if it is gone, or if this kernel does
+/// not tell.
+pub(super) fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        let list = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+        let pids = list.split_ascii_whitespace();
+        found.extend(pids.filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    Some(found)
+}
+
+/// This process and its ancestors, and their process groups.
+pub(super) fn own_line() -> io::Result<HashMap<i32, i32>> {
+    let mut line = HashMap::from([(1, 1)]);
+    let mut pid = rustix::process::getpid().as_raw_nonzero().get();
+    while let Some(stat) = stat(pid)?.filter(|stat| stat.pid > 1) {
+        line.insert(pid, stat.pgid);
+        pid = stat.ppid;
+    }
+    Ok(line)
 }
 
 /// Whether the kernel shows us everything of `pid`; of others it shows some fields as 0.
@@ -113,7 +154,7 @@ impl Environ {
     pub(super) fn of(pid: i32) -> io::Result<Option<Self>> {
         let path = format!("/proc/{pid}/environ");
         for _ in 0..EXEC_TRIES {
-            match read(&path, ENVIRON_LIMIT)? {
+            match read(&path, ENVIRON_USUAL, ENVIRON_LIMIT)? {
                 // A spawn returns a moment before the new program has its environment.
                 Some(bytes) if bytes.is_empty() && Self::is_coming(pid)? => {
                     std::thread::sleep(EXEC_STEP);
@@ -143,13 +184,13 @@ impl Environ {
 
 /// The name the kernel has for a process: at most 15 bytes of it.
 pub(super) fn comm(pid: i32) -> io::Result<Option<String>> {
-    let bytes = read(&format!("/proc/{pid}/comm"), 64)?;
+    let bytes = read(&format!("/proc/{pid}/comm"), 64, 64)?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned()))
 }
 
 /// The first words of the command line of a process; none for one that is ending.
 pub(super) fn words(pid: i32) -> io::Result<Vec<String>> {
-    let bytes = read(&format!("/proc/{pid}/cmdline"), WORDS_LIMIT)?.unwrap_or_default();
+    let bytes = read(&format!("/proc/{pid}/cmdline"), 1024, WORDS_LIMIT)?.unwrap_or_default();
     let words = bytes.split(|byte| *byte == 0);
     Ok(words
         .map(|word| String::from_utf8_lossy(word).into_owned())
@@ -214,6 +255,14 @@ mod tests {
         assert!(all().unwrap().iter().any(|other| other.pid == me));
         assert!(Environ::of(me).unwrap().unwrap().get("PATH").is_some());
         assert!(started_millis(stat.start).unwrap() <= chrono::Utc::now().timestamp_millis());
+    }
+
+    #[test]
+    fn this_process_and_its_ancestors_are_its_own_line() {
+        let line = own_line().unwrap();
+        let me = i32::try_from(std::process::id()).unwrap();
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        assert!(line.contains_key(&me) && line.contains_key(&parent) && line.contains_key(&1));
     }
 
     #[test]

@@ -35,7 +35,7 @@ use gascity_actors::ports::{
     Caps, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvents, Sessions,
     StartSpec, Started, Stopped,
 };
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use tokio::sync::OnceCell;
 
 use adopt::Found;
@@ -342,7 +342,7 @@ impl Sessions for Subprocess {
                 run => run?,
             };
             check(&fence, &run)?;
-            run.interrupt().map_err(backend)
+            run.signal_group(Signal::INT).map_err(backend)
         })
     }
 

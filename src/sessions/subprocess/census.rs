@@ -1,5 +1,6 @@
 //! One pass over all processes, shared by everyone who needs one at the same time.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -9,11 +10,67 @@ use super::lock;
 use super::note::Files;
 use crate::sessions::proc::{self, Environ, Stat};
 
-/// A process, and the run of this city it belongs to.
-#[derive(Debug, Clone)]
-pub(super) struct Member {
-    pub(super) stat: Stat,
-    pub(super) token: Option<RunToken>,
+/// All processes at one time, and which run of this city they belong to.
+#[derive(Debug, Default)]
+pub(super) struct Processes {
+    all: HashMap<i32, Stat>,
+    children: HashMap<i32, Vec<i32>>,
+    groups: HashMap<i32, Vec<i32>>,
+    runs: HashMap<RunToken, Vec<i32>>,
+    /// This process and its ancestors: nobody's to end.
+    spared: HashSet<i32>,
+}
+
+impl Processes {
+    fn new(all: Vec<Stat>, spared: HashSet<i32>) -> Self {
+        let mut processes = Self {
+            spared,
+            ..Self::default()
+        };
+        for stat in all {
+            let (pid, Stat { ppid, pgid, .. }) = (stat.pid, stat);
+            processes.children.entry(ppid).or_default().push(pid);
+            processes.groups.entry(pgid).or_default().push(pid);
+            processes.all.insert(pid, stat);
+        }
+        processes
+    }
+
+    /// Everything alive of a run, deepest first: its leader with its process group, whoever
+    /// carries its token, and their descendants.
+    pub(super) fn of_run(&self, token: &RunToken, leader: i32, start: u64) -> Vec<Stat> {
+        let pids = |found: Option<&Vec<i32>>| found.cloned().unwrap_or_default();
+        let mut seeds = pids(self.runs.get(token));
+        // The group id means this run only while its leader exists, if only as a zombie.
+        if self
+            .all
+            .get(&leader)
+            .is_some_and(|stat| stat.start == start)
+        {
+            seeds.push(leader);
+            seeds.extend(pids(self.groups.get(&leader)));
+        }
+        self.tree(seeds)
+    }
+
+    /// `seeds` and their descendants that are alive, deepest first; never through the spared.
+    fn tree(&self, seeds: Vec<i32>) -> Vec<Stat> {
+        let mut reached = self.spared.clone();
+        let mut queue = seeds;
+        queue.retain(|pid| reached.insert(*pid));
+        let mut next = 0;
+        while let Some(pid) = queue.get(next) {
+            next += 1;
+            let children = self.children.get(pid).into_iter().flatten();
+            let fresh: Vec<i32> = children
+                .copied()
+                .filter(|child| reached.insert(*child))
+                .collect();
+            queue.extend(fresh);
+        }
+        let stats = queue.iter().rev().filter_map(|pid| self.all.get(pid));
+        stats.filter(|stat| !stat.dead).copied().collect()
+    }
 }
 
 /// Passes over all processes. Many stops at once would otherwise each make their own, and the
@@ -28,17 +85,22 @@ pub(super) struct Census {
 struct State {
     running: bool,
     begun: u64,
-    last: Option<(u64, Arc<Vec<Member>>)>,
+    last: Option<(u64, Arc<Processes>)>,
+    known: Known,
 }
+
+/// What environments said in the pass before: they are by far the most expensive to read, and
+/// stay what they are until the process loads another program.
+type Known = HashMap<i32, (Stat, Option<RunToken>)>;
 
 impl Census {
     /// The result of a pass that began after this call did. Blocks.
-    pub(super) fn take(&self, files: &Files) -> io::Result<Arc<Vec<Member>>> {
+    pub(super) fn take(&self, files: &Files) -> io::Result<Arc<Processes>> {
         let mut state = lock(&self.state);
         let wanted = state.begun + 1;
         loop {
             match &state.last {
-                Some((pass, members)) if *pass >= wanted => return Ok(members.clone()),
+                Some((pass, processes)) if *pass >= wanted => return Ok(processes.clone()),
                 _ if state.running => {
                     let woken = self.finished.wait(state);
                     state = woken.unwrap_or_else(PoisonError::into_inner);
@@ -49,29 +111,49 @@ impl Census {
         state.running = true;
         state.begun += 1;
         let pass = state.begun;
+        let mut known = std::mem::take(&mut state.known);
         drop(state);
-        let members = members(files).map(Arc::new);
+        let processes = look(files, &mut known).map(Arc::new);
         let mut state = lock(&self.state);
         state.running = false;
+        state.known = known;
         // Kept only for those who wait for it now: the next call wants a later one.
-        state.last = members.as_ref().ok().map(|members| (pass, members.clone()));
+        state.last = processes.as_ref().ok().map(|found| (pass, found.clone()));
         self.finished.notify_all();
-        members
+        processes
     }
 }
 
-fn members(files: &Files) -> io::Result<Vec<Member>> {
-    let token = |stat: &Stat| {
-        // What cannot be read belongs to somebody else.
-        let environ = Environ::of(stat.pid).ok().flatten()?;
-        let ours = files.is_ours(&environ);
-        ours.then(|| RunToken::new(environ.text("GC_SESSION_ID")?).ok())?
-    };
-    let with_token = |stat: Stat| Member {
-        token: if stat.dead { None } else { token(&stat) },
-        stat,
-    };
-    Ok(proc::all()?.into_iter().map(with_token).collect())
+fn look(files: &Files, known: &mut Known) -> io::Result<Processes> {
+    let all = proc::all()?;
+    let mut before = std::mem::take(known);
+    let mut runs: HashMap<RunToken, Vec<i32>> = HashMap::new();
+    for stat in all.iter().filter(|stat| !stat.dead) {
+        let token = match before.remove(&stat.pid) {
+            Some((seen, token)) if is_same_program(&seen, stat) => token,
+            _ => token(files, stat),
+        };
+        if let Some(token) = &token {
+            runs.entry(token.clone()).or_default().push(stat.pid);
+        }
+        known.insert(stat.pid, (*stat, token));
+    }
+    Ok(Processes {
+        runs,
+        ..Processes::new(all, proc::own_line()?.into_keys().collect())
+    })
+}
+
+/// Whether the environment cannot have changed between two looks.
+fn is_same_program(before: &Stat, now: &Stat) -> bool {
+    before.start == now.start && before.env == now.env && !now.in_exec
+}
+
+/// The run of this city a process belongs to. What cannot be read belongs to somebody else.
+fn token(files: &Files, stat: &Stat) -> Option<RunToken> {
+    let environ = Environ::of(stat.pid).ok().flatten()?;
+    let ours = files.is_ours(&environ);
+    ours.then(|| RunToken::new(environ.text("GC_SESSION_ID")?).ok())?
 }
 
 #[cfg(test)]
@@ -79,6 +161,63 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
+
+    fn process(pid: i32, ppid: i32) -> Stat {
+        Stat {
+            pid,
+            ppid,
+            pgid: pid,
+            sid: 1,
+            dead: false,
+            start: 0,
+            exit_code: 0,
+            in_exec: false,
+            env: (0, 0),
+        }
+    }
+
+    #[test]
+    fn a_tree_is_ended_from_its_leaves_and_never_through_the_spared() {
+        let all = [(10, 1), (11, 10), (12, 11), (20, 10), (21, 20), (30, 1)]
+            .map(|(pid, ppid)| process(pid, ppid));
+        let pids = |spared: &[i32]| -> Vec<i32> {
+            let spared = spared.iter().copied().collect();
+            let found = Processes::new(all.to_vec(), spared).tree(vec![10]);
+            found.iter().map(|stat| stat.pid).collect()
+        };
+        assert_eq!(pids(&[]), [21, 12, 20, 11, 10]);
+        assert_eq!(pids(&[20]), [12, 11, 10]);
+    }
+
+    #[test]
+    fn a_process_that_loads_another_program_is_looked_at_again() {
+        let (token, root) = (RunToken::new("0123456789abcdef").unwrap(), "/some/city");
+        let files = Files::new(root.into(), String::new());
+        let mut known = Known::new();
+        // Before it gets the variables, and after: one process.
+        let script = format!(
+            "read go; exec env GC_CITY={root} GC_SESSION_ID={} sleep 1000",
+            token.as_str()
+        );
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id().cast_signed();
+        let before = look(&files, &mut known).unwrap();
+        assert!(before.all.contains_key(&pid) && before.runs.is_empty());
+        drop(child.stdin.take()); // `read` comes to its end
+        let carries = |found: &Processes| found.runs.get(&token) == Some(&vec![pid]);
+        let mut found = false;
+        for _ in 0..500 {
+            found = found || carries(&look(&files, &mut known).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        assert!(found && carries(&look(&files, &mut known).unwrap()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn passes_are_shared_and_never_older_than_the_question() {
@@ -94,10 +233,10 @@ mod tests {
                         .spawn()
                         .unwrap();
                     let pid = child.id().cast_signed();
-                    let members = census.take(&files);
+                    let found = census.take(&files);
                     child.kill().unwrap();
                     child.wait().unwrap();
-                    assert!(members.unwrap().iter().any(|member| member.stat.pid == pid));
+                    assert!(found.unwrap().all.contains_key(&pid));
                 });
             }
         });

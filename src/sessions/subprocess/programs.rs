@@ -38,7 +38,7 @@ impl Inner {
 
 /// Whether a process of the run goes by one of `names`. Blocks.
 fn any_alive(files: &Files, census: &Census, run: &Run, names: &[String]) -> io::Result<bool> {
-    for process in sweep::belonging(&census.take(files)?, run) {
+    for process in sweep::belonging(census, files, run)? {
         // One that ends meanwhile has no names.
         let comm = proc::comm(process.pid)?.unwrap_or_default();
         let is_it = |known: &str| names.iter().any(|name| name == known);

@@ -107,13 +107,13 @@ impl Run {
         exit.ok().flatten().unwrap_or(ExitStatus::Unknown)
     }
 
-    /// Sends SIGINT to the process group; `false` if the leader has ended.
-    pub(super) fn interrupt(&self) -> rustix::io::Result<bool> {
+    /// Signals the process group; `false` if the leader has ended.
+    pub(super) fn signal_group(&self, signal: Signal) -> rustix::io::Result<bool> {
         let _group = lock(&self.group);
         if !self.is_live() {
             return Ok(false);
         }
-        match kill_process_group(self.pid, Signal::INT) {
+        match kill_process_group(self.pid, signal) {
             Ok(()) => Ok(true),
             Err(Errno::SRCH) => Ok(false),
             Err(error) => Err(error),

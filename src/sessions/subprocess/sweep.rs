@@ -1,6 +1,6 @@
 //! Ending every process of a run, wherever it went (sessions.md 2.1, stop).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -10,13 +10,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::census::{Census, Member};
+use super::census::Census;
 use super::note::Files;
 use super::run::Run;
 use crate::sessions::proc::{self, Environ, Stat};
 
 /// How long processes may take to leave on the polite signal.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// The least of it for those who are found only after the others had theirs.
+const STRAY_GRACE: Duration = Duration::from_millis(500);
 
 /// How long the kernel may take to carry out a kill.
 const KILL_WAIT: Duration = Duration::from_secs(1);
@@ -33,29 +36,75 @@ pub(super) struct Swept {
 
 /// Ends all processes of a run: leader, descendants, group members, and whoever carries its
 /// token. Blocks for up to a few seconds. An error names what could not be ended.
+///
+/// What descends from a live leader is asked to leave first, found from parent to child; most
+/// often that is all. One look at all processes then finds those who left the tree, or none.
 pub(super) fn end_all(files: &Files, census: &Census, run: &Run) -> io::Result<Swept> {
     let mut swept = Swept::default();
-    let polite = targets(&census.take(files)?, run);
-    if polite.is_empty() {
-        return Ok(swept);
+    let deadline = Instant::now() + GRACE;
+    let tree = ask_tree(run)?;
+    let asked: HashSet<(i32, u64)> = tree.iter().map(|target| target.id).collect();
+    wait(tree, deadline)?;
+    let mut rest = targets(census, files, run)?;
+    let is_stray = |target: &Target| !asked.contains(&target.id);
+    if rest.iter().any(is_stray) {
+        signal(rest.iter().filter(|target| is_stray(target)), Signal::TERM);
+        wait(rest, deadline.max(Instant::now() + STRAY_GRACE))?;
+        rest = targets(census, files, run)?;
     }
-    signal(&polite, Signal::TERM);
-    wait(polite, GRACE)?;
     for _ in 0..ROUNDS {
-        let rest = targets(&census.take(files)?, run);
         if rest.is_empty() {
             return Ok(swept);
         }
         swept.forced = true;
         signal(&rest, Signal::KILL);
-        wait(rest, KILL_WAIT)?;
+        wait(rest, Instant::now() + KILL_WAIT)?;
+        rest = targets(census, files, run)?;
     }
-    match targets(&census.take(files)?, run).len() {
+    match rest.len() {
         0 => Ok(swept),
         left => Err(io::Error::other(format!(
             "{left} processes cannot be ended"
         ))),
     }
+}
+
+/// Asks a live leader, its group and its descendants to leave; those that can be waited for.
+fn ask_tree(run: &Run) -> io::Result<Vec<Target>> {
+    if !run.is_live() {
+        return Ok(Vec::new());
+    }
+    let leader = run.pid.as_raw_nonzero().get();
+    let own = proc::own_line()?;
+    let is_own = own.values().any(|group| *group == leader);
+    let (members, others): (Vec<Stat>, Vec<Stat>) = descent(leader, own.into_keys().collect())?
+        .into_iter()
+        .partition(|stat| stat.pgid == leader);
+    let (mut asked, members) = (open(others), open(members));
+    signal(&asked, Signal::TERM);
+    // All of the group at once, also those whose parents are gone. But not us.
+    if is_own || !run.signal_group(Signal::TERM)? {
+        signal(&members, Signal::TERM);
+    }
+    asked.extend(members);
+    Ok(asked)
+}
+
+/// A process and its descendants that are alive, deepest first, never through the spared. Only
+/// itself where the kernel does not tell of children.
+fn descent(root: i32, spared: HashSet<i32>) -> io::Result<Vec<Stat>> {
+    let mut reached = spared;
+    let mut found = Vec::new();
+    let mut queue = VecDeque::from([root]);
+    while let Some(pid) = queue.pop_front() {
+        if reached.insert(pid) {
+            found.extend(proc::stat(pid)?);
+            queue.extend(proc::children(pid).unwrap_or_default());
+        }
+    }
+    found.retain(|stat| !stat.dead);
+    found.reverse();
+    Ok(found)
 }
 
 /// Kills what the dead leader of an adopted run left in its process group.
@@ -70,6 +119,8 @@ pub(super) fn kill_group(files: &Files, run: &Run) -> io::Result<()> {
 
 /// A process that was identified after its descriptor was opened, so the descriptor means it.
 struct Target {
+    /// Pid and start.
+    id: (i32, u64),
     pidfd: OwnedFd,
 }
 
@@ -79,66 +130,14 @@ pub(super) fn carries(files: &Files, pid: i32, token: &RunToken) -> bool {
 }
 
 /// Everything alive that belongs to the run, ready to be signalled, deepest first.
-fn targets(members: &[Member], run: &Run) -> Vec<Target> {
-    open(belonging(members, run))
+fn targets(census: &Census, files: &Files, run: &Run) -> io::Result<Vec<Target>> {
+    Ok(open(belonging(census, files, run)?))
 }
 
 /// Everything alive that belongs to the run, deepest first.
-pub(super) fn belonging(members: &[Member], run: &Run) -> Vec<Stat> {
-    let all: Vec<Stat> = members.iter().map(|member| member.stat).collect();
-    let spared = own_line(&all);
+pub(super) fn belonging(census: &Census, files: &Files, run: &Run) -> io::Result<Vec<Stat>> {
     let leader = run.pid.as_raw_nonzero().get();
-    // The group id means this run only while its leader exists, if only as a zombie.
-    let has_leader = |stat: &Stat| stat.pid == leader && stat.start == run.start;
-    let group = all.iter().any(has_leader).then_some(leader);
-    let seed = |member: &Member| {
-        let stat = &member.stat;
-        has_leader(stat) || Some(stat.pgid) == group || member.token.as_ref() == Some(&run.token)
-    };
-    let seeds: HashSet<i32> = members
-        .iter()
-        .filter(|member| !spared.contains(&member.stat.pid) && seed(member))
-        .map(|member| member.stat.pid)
-        .collect();
-    tree(&all, &seeds, &spared)
-}
-
-/// `seeds` and their descendants that are alive, deepest first; never through the `spared`.
-fn tree(all: &[Stat], seeds: &HashSet<i32>, spared: &HashSet<i32>) -> Vec<Stat> {
-    let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
-    for stat in all {
-        children.entry(stat.ppid).or_default().push(stat);
-    }
-    let mut queue: Vec<&Stat> = all
-        .iter()
-        .filter(|stat| seeds.contains(&stat.pid))
-        .collect();
-    let mut reached: HashSet<i32> = seeds.clone();
-    let mut next = 0;
-    while let Some(stat) = queue.get(next) {
-        next += 1;
-        for child in children.get(&stat.pid).into_iter().flatten() {
-            if !spared.contains(&child.pid) && reached.insert(child.pid) {
-                queue.push(child);
-            }
-        }
-    }
-    queue.retain(|stat| !stat.dead);
-    queue.into_iter().rev().copied().collect()
-}
-
-/// This process and its ancestors.
-fn own_line(all: &[Stat]) -> HashSet<i32> {
-    let parents: HashMap<i32, i32> = all.iter().map(|stat| (stat.pid, stat.ppid)).collect();
-    let mut line = HashSet::from([1]);
-    let mut pid = rustix::process::getpid().as_raw_nonzero().get();
-    while line.insert(pid) {
-        match parents.get(&pid) {
-            Some(parent) if *parent > 0 => pid = *parent,
-            _ => break,
-        }
-    }
-    line
+    Ok(census.take(files)?.of_run(&run.token, leader, run.start))
 }
 
 /// Opens each process and looks again that it is still the one that was chosen.
@@ -146,12 +145,13 @@ fn open(chosen: impl IntoIterator<Item = Stat>) -> Vec<Target> {
     let open = |stat: Stat| {
         let pidfd = pidfd_open(Pid::from_raw(stat.pid)?, PidfdFlags::empty()).ok()?;
         let now = proc::stat(stat.pid).ok().flatten()?;
-        (now.start == stat.start && !now.dead).then_some(Target { pidfd })
+        let id = (stat.pid, stat.start);
+        (now.start == stat.start && !now.dead).then_some(Target { id, pidfd })
     };
     chosen.into_iter().filter_map(open).collect()
 }
 
-fn signal(targets: &[Target], signal: Signal) {
+fn signal<'a>(targets: impl IntoIterator<Item = &'a Target>, signal: Signal) {
     for target in targets {
         // It may have ended, or changed its user; the next look tells.
         let _ = pidfd_send_signal(&target.pidfd, signal);
@@ -159,8 +159,7 @@ fn signal(targets: &[Target], signal: Signal) {
 }
 
 /// Waits until all have ended, or the time is over.
-fn wait(mut targets: Vec<Target>, patience: Duration) -> io::Result<()> {
-    let deadline = Instant::now() + patience;
+fn wait(mut targets: Vec<Target>, deadline: Instant) -> io::Result<()> {
     while !targets.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
@@ -182,49 +181,4 @@ fn wait(mut targets: Vec<Target>, patience: Duration) -> io::Result<()> {
         targets.retain(|_| !fired.next().unwrap_or(false));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn process(pid: i32, ppid: i32) -> Stat {
-        Stat {
-            pid,
-            ppid,
-            pgid: pid,
-            sid: 1,
-            dead: false,
-            start: 0,
-            exit_code: 0,
-            in_exec: false,
-        }
-    }
-
-    #[test]
-    fn a_tree_is_ended_from_its_leaves_and_never_through_the_spared() {
-        let all = [
-            process(10, 1),
-            process(11, 10),
-            process(12, 11),
-            process(20, 10),
-            process(21, 20),
-            process(30, 1),
-        ];
-        let pids = |spared: &[i32]| -> Vec<i32> {
-            let spared = spared.iter().copied().collect();
-            let found = tree(&all, &HashSet::from([10]), &spared);
-            found.iter().map(|stat| stat.pid).collect()
-        };
-        assert_eq!(pids(&[]), [21, 12, 20, 11, 10]);
-        assert_eq!(pids(&[20]), [12, 11, 10]);
-    }
-
-    #[test]
-    fn this_process_and_its_ancestors_are_spared() {
-        let line = own_line(&proc::all().unwrap());
-        let me = i32::try_from(std::process::id()).unwrap();
-        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
-        assert!(line.contains(&me) && line.contains(&parent) && line.contains(&1));
-    }
 }
