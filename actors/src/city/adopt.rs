@@ -35,7 +35,6 @@ impl CityState {
     /// Adoption is a barrier: every session of ours has its Worker before anything is planned.
     pub(super) async fn on_first_listing(&mut self, listing: &Listing, gathered: &Gathered) {
         self.refresh();
-        self.restore_ledgers();
         for facts in &listing.owned {
             self.adopt(facts).await;
         }
@@ -59,17 +58,22 @@ impl CityState {
         }
     }
 
-    fn restore_ledgers(&mut self) {
+    /// Gives slots their charged ends back. Members of a pool have none before its first check.
+    pub(super) fn restore_ledgers(&mut self) {
+        if self.ledgers.is_empty() {
+            return;
+        }
         let now = self.now();
-        let mut ledgers = std::mem::take(&mut self.ledgers);
         for entry in self.slots.iter_mut() {
             let slot = &mut entry.slot;
-            if let Some(ledger) = ledgers.remove(&slot.spec.name) {
-                slot.ledger = ledger;
-                slot.ledger.trim(slot.spec.limit, now);
-                if let Some(until) = slot.ledger.quarantined_until(slot.spec.limit, now) {
-                    slot.phase = Phase::Quarantined { until };
-                }
+            let Some(ledger) = self.ledgers.remove(&slot.spec.name) else {
+                continue;
+            };
+            slot.ledger = ledger;
+            slot.ledger.trim(slot.spec.limit, now);
+            let until = slot.ledger.quarantined_until(slot.spec.limit, now);
+            if let (Some(until), Phase::Stopped) = (until, slot.phase) {
+                slot.phase = Phase::Quarantined { until };
             }
         }
     }
@@ -102,6 +106,7 @@ impl CityState {
         let mut run = Run::new(facts.token.clone(), started, StartCause::Initial);
         run.pid = facts.pid;
         run.announced = true;
+        run.found_dead = !facts.live;
         run.fingerprint = fingerprint_of(facts);
         run.live_hash = facts.notes.get(&Note::LiveHash).cloned();
         run.drain = drain;

@@ -171,6 +171,7 @@ impl CityState {
         // Starts that have not begun are planned anew; a cascade is decided anew.
         self.drop_plan();
         self.stop_plan = None;
+        self.ledgers.clear();
         self.forgive_all(&drifted);
         self.refresh();
         self.config = ConfigStatus::loaded(self.args.ports.clock.wall());

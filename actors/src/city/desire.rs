@@ -62,6 +62,7 @@ impl CityState {
             }
         }
         self.slots.reorder(&order);
+        self.restore_ledgers();
     }
 
     fn counts(&self) -> HashMap<AgentName, u32> {

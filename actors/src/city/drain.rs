@@ -141,6 +141,7 @@ impl CityState {
         let Some(run) = entry.and_then(|entry| entry.slot.run.as_mut()) else {
             return;
         };
+        run.found_dead = !facts.live;
         learn_activity(run, facts, now, wall);
         if run.notes_settle_at.is_none_or(|settled| settled <= as_of) {
             learn_wishes(run, facts);

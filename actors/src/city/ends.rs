@@ -207,7 +207,8 @@ impl CityState {
             .slots
             .all()
             .iter()
-            .map(|entry| (&entry.slot.spec.name, &entry.slot.ledger));
+            .map(|entry| (&entry.slot.spec.name, &entry.slot.ledger))
+            .chain(&self.ledgers);
         let text = render_history(ledgers, self.now(), self.args.ports.clock.wall());
         tracker.send(TrackerMsg::SaveHistory(text));
     }

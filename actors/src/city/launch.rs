@@ -232,7 +232,12 @@ impl CityState {
             Report::StopFailed(error) => {
                 tracing::warn!(%agent, %error, "stop failed");
                 entry.slot.last_error = Some(format!("stop failed: {error}"));
-                entry.slot.phase = Phase::Running;
+                let announced = entry.slot.run.as_ref().is_some_and(|run| run.announced);
+                entry.slot.phase = if announced {
+                    Phase::Running
+                } else {
+                    Phase::Starting
+                };
                 entry.slot.cascade_of.clear();
                 entry.slot.respawn = false;
                 self.on_stop_failed(agent);

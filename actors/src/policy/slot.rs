@@ -80,6 +80,8 @@ pub struct Run {
     pub cause: StartCause,
     /// `agent.started` (or `agent.adopted`) was emitted: its end is an event too.
     pub announced: bool,
+    /// A listing shows that it is over; its end is still to be told.
+    pub found_dead: bool,
     /// It was asked to finish.
     pub drain: Option<Drain>,
     /// It says that it has finished.
@@ -108,6 +110,7 @@ impl Run {
             live_hash: None,
             cause,
             announced: false,
+            found_dead: false,
             drain: None,
             acked: false,
             restart_requested: false,
@@ -257,7 +260,8 @@ impl Slot {
     /// Up, and not on its way out: what dependents count on.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.phase == Phase::Running && self.run.as_ref().is_some_and(|run| run.announced)
+        let up = |run: &Run| run.announced && !run.found_dead;
+        self.phase == Phase::Running && self.run.as_ref().is_some_and(up)
     }
 
     /// The run was started with another config than the one in force. An unknown hash, or one of

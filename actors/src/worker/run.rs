@@ -84,8 +84,17 @@ enum Phase {
     Ended,
 }
 
+/// What was known of the run when its stop began, for a stop that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Starting,
+    Probing { announce: bool },
+    Running,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stopping {
+    before: Before,
     reason: StopReason,
     grace: Grace,
     /// The final stop, which also sweeps up strays, is under way.
@@ -258,8 +267,14 @@ impl RunState {
                 return vec![];
             }
         };
+        let before = match self.phase {
+            Phase::Starting { .. } => Before::Starting,
+            Phase::Probing { announce } => Before::Probing { announce },
+            _ => Before::Running,
+        };
         let now = grace == Grace::None;
         self.phase = Phase::Stopping(Stopping {
+            before,
             reason,
             grace,
             forcing: now,
@@ -317,11 +332,18 @@ impl RunState {
         let Phase::Stopping(stopping) = &self.phase else {
             return vec![];
         };
+        let before = stopping.before;
         match result {
-            // The leader is known to be gone; a stray that resists is not worth a lost end.
-            Err(error) if stopping.exited.is_none() => {
+            // The leader is known to be gone; a stray that resists is not worth a lost end. A start
+            // that was cancelled leaves nothing behind.
+            Err(error) if stopping.exited.is_none() && before != Before::Starting => {
+                let failed = Effect::Report(Report::StopFailed(error));
+                if let Before::Probing { announce } = before {
+                    self.phase = Phase::Probing { announce };
+                    return vec![failed, Effect::Probe];
+                }
                 self.phase = Phase::Running;
-                vec![Effect::Report(Report::StopFailed(error))]
+                vec![failed]
             }
             _ => {
                 let how = EndKind::Stopped {

@@ -36,6 +36,8 @@ pub(crate) struct Book {
     alive: BTreeSet<RunToken>,
     ledgers: BTreeMap<AgentName, Vec<Instant>>,
     in_flight: BTreeSet<RunToken>,
+    /// The supervisor has not seen the sessions yet.
+    adopting: bool,
     /// Count of supervisors this city has had.
     supervisor: u32,
     quarantines: BTreeSet<(String, String)>,
@@ -157,11 +159,11 @@ impl Book {
         self.fail(format!("{agent} was started while a session of it lives"));
     }
 
-    /// An event is about to be recorded. `present` are the runs whose sessions exist.
-    pub(crate) fn on_event(&mut self, event: &EventDraft, present: &BTreeSet<RunToken>) {
+    /// An event is about to be recorded.
+    pub(crate) fn on_event(&mut self, event: &EventDraft) {
         let text = |key: &str| event.payload.get(key).and_then(|value| value.as_str());
         match event.kind.as_str() {
-            "controller.started" => self.on_supervisor(present),
+            "controller.started" => self.on_supervisor(),
             "controller.stopped" => self.stopped = true,
             "config.reloaded" => {
                 self.ledgers.clear();
@@ -179,7 +181,7 @@ impl Book {
     }
 
     /// A fresh supervisor: what only its predecessor knew is gone.
-    fn on_supervisor(&mut self, present: &BTreeSet<RunToken>) {
+    fn on_supervisor(&mut self) {
         self.supervisor += 1;
         self.stopped = false;
         self.alive.clear();
@@ -195,11 +197,20 @@ impl Book {
         if !persistent {
             self.ledgers.clear();
         }
+        self.adopting = true;
+    }
+
+    /// The sessions were listed. The first look of a supervisor shows all that it can know of the
+    /// runs before it.
+    pub(crate) fn on_listing(&mut self, present: &BTreeSet<RunToken>) {
+        if !std::mem::take(&mut self.adopting) {
+            return;
+        }
         for (token, run) in &mut self.runs {
             if !present.contains(token) {
                 run.excused |= run.ends == 0;
             } else if let Some(up_at) = run.up_at {
-                run.started = up_at; // all that an adopted session tells
+                run.started = up_at;
             }
         }
     }

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gascity_actors::AskError;
+use gascity_actors::memory::Call;
 use gascity_actors::model::{
-    AgentName, AgentState, CityView, InstanceView, RestartLimit, RestartType,
+    AgentName, AgentState, CityView, InstanceView, RestartLimit, RestartType, RunToken,
 };
+use gascity_actors::ports::Note;
 use tokio::time::{Instant, sleep};
 
 use crate::steps::settle;
@@ -128,30 +130,67 @@ async fn mailboxes(world: &World) -> Result<(), String> {
 }
 
 /// Live runs that a successor must leave alone, per city (I25).
-pub(crate) async fn steady(world: &World) -> Vec<BTreeSet<(String, String)>> {
+pub(crate) async fn steady(world: &World) -> Vec<BTreeSet<(String, RunToken)>> {
     let mut all = Vec::new();
-    for at in 0..world.cities.len() {
-        let mut steady = BTreeSet::new();
-        if let Some(city) = world.city(at)
-            && let Ok(view) = city.view().await
-        {
-            let live = world.cities[at].ports.sessions.running();
-            for instance in view.instances {
-                let calm = instance.state == AgentState::Running && instance.drifted_from.is_none();
-                let token = instance.session_id.map(|token| token.to_string());
-                let found = live
-                    .iter()
-                    .find(|(agent, _)| *agent == instance.qualified_name.as_str());
-                if let (true, Some(token), Some((agent, run))) = (calm, token, found)
-                    && run.as_str() == token
-                {
-                    steady.insert((agent.clone(), token));
-                }
-            }
-        }
-        all.push(steady);
+    for (at, city) in world.cities.iter().enumerate() {
+        let view = match world.city(at) {
+            Some(city) => city.view().await.ok(),
+            None => None,
+        };
+        all.push(view.map(|view| calm(city, &view)).unwrap_or_default());
     }
     all
+}
+
+/// Runs with nothing about them that calls for a stop. None, if somebody's end is still to be
+/// found out: it may take others along.
+fn calm(city: &SimCity, view: &CityView) -> BTreeSet<(String, RunToken)> {
+    let sessions = &city.ports.sessions;
+    let live = sessions.running();
+    let odd = city.broken || !city.faults.is_empty() || sessions.present().len() > live.len();
+    if odd || city.plan.agents.iter().any(|agent| agent.watched) {
+        return BTreeSet::new();
+    }
+    let asks = |agent: &str| {
+        let notes = [Note::RestartRequested, Note::DrainAck];
+        notes
+            .iter()
+            .any(|note| sessions.noted(agent, *note).is_some())
+    };
+    let calm = |instance: &&InstanceView| {
+        let agent = instance.qualified_name.as_str();
+        instance.state == AgentState::Running
+            && instance.drifted_from.is_none()
+            && !is_restless(city, agent)
+            && !asks(agent)
+    };
+    let names: BTreeSet<&str> = (view.instances.iter().filter(calm))
+        .map(|instance| instance.qualified_name.as_str())
+        .collect();
+    (live.into_iter())
+        .filter(|(agent, _)| names.contains(agent.as_str()))
+        .collect()
+}
+
+/// The runs live on, and nobody tried to end them.
+pub(crate) fn untouched(
+    city: &SimCity,
+    steady: &BTreeSet<(String, RunToken)>,
+) -> Result<(), String> {
+    let (live, calls) = (
+        city.ports.sessions.running(),
+        city.ports.sessions.mutating(),
+    );
+    for (agent, token) in steady {
+        let touched = |call: &&Call| call.session == *agent && call.op != "set_note";
+        if let Some(call) = calls.iter().find(touched) {
+            return Err(format!("I25: {} of {agent}, which was adopted", call.op));
+        }
+        if !live.iter().any(|(_, run)| run == token) {
+            return Err(format!("I25: {agent} {token} did not survive"));
+        }
+    }
+    Ok(())
 }
 
 /// Heals everything, waits, and demands that what runs is what should (I3), then that nothing

@@ -8,6 +8,7 @@ use gascity_actors::ports::{LoadError, Note, SessionError, ShellError};
 use gascity_actors::{AgentCommand, StopMode};
 use tokio::time::sleep;
 
+use crate::checks;
 use crate::rng::Rng;
 use crate::world::{SimCity, World, dependencies, healthy};
 
@@ -43,6 +44,8 @@ pub(crate) enum Step {
     Die,
     Stop(StopMode),
     Found,
+    /// The supervisor process dies and is started again at once.
+    Refound,
     Pass(Duration),
 }
 
@@ -102,7 +105,8 @@ pub(crate) fn draw(rng: &mut Rng, world: &World) -> Step {
         90..94 => Step::Crash(format!("{}/{agent}", city.plan.name)),
         94..95 => Step::Crash(format!("{}/tracker", city.plan.name)),
         95..97 => Step::Crash(city.plan.name.clone()),
-        97..99 => Step::Die,
+        97 => Step::Die,
+        98 => Step::Refound,
         _ => Step::Stop(*rng.pick(&[StopMode::Graceful, StopMode::Force, StopMode::Detach])),
     }
 }
@@ -268,14 +272,22 @@ pub(crate) async fn perform(world: &mut World, rng: &mut Rng, step: &Step) -> Re
         }
         Step::ListingFails(at, fails) => {
             let error = fails.then(|| SessionError::Backend("no listing".into()));
+            world.cities[*at].fault("listing", *fails);
             world.cities[*at].ports.sessions.fail_listing(error);
         }
-        Step::ListingTakes(at, takes) => world.cities[*at].ports.sessions.delay_listing(*takes),
+        Step::ListingTakes(at, takes) => {
+            world.cities[*at].fault("slow listing", !takes.is_zero());
+            world.cities[*at].ports.sessions.delay_listing(*takes);
+        }
         Step::StopsFail(at, fail) => {
             let error = fail.then(|| SessionError::Backend("no stops".into()));
+            world.cities[*at].fault("stops", *fail);
             world.cities[*at].ports.sessions.fail_stops(error);
         }
-        Step::Lag(at, lag) => world.cities[*at].witness.set_lag(*lag),
+        Step::Lag(at, lag) => {
+            world.cities[*at].fault("lag", !lag.is_zero());
+            world.cities[*at].witness.set_lag(*lag);
+        }
         Step::BackendLost(at) => world.cities[*at].ports.sessions.lose_backend(),
         Step::Check(at, line, answer) => {
             world.cities[*at].ports.shell.script(line, answer.clone());
@@ -304,6 +316,7 @@ pub(crate) async fn perform(world: &mut World, rng: &mut Rng, step: &Step) -> Re
                 world.found().await;
             }
         }
+        Step::Refound => refound(world).await?,
         Step::Pass(time) => sleep(*time).await,
     }
     settle().await;
@@ -318,6 +331,21 @@ async fn die(world: &mut World) -> Result<(), String> {
     machine.door().crash("machine").await;
     if machine.ended().await {
         return Err("a crash of the root counts as a clean end".into());
+    }
+    Ok(())
+}
+
+/// I25: whoever lives well under one supervisor lives on untouched under the next.
+async fn refound(world: &mut World) -> Result<(), String> {
+    let steady = checks::steady(world).await;
+    for city in &world.cities {
+        city.ports.sessions.clear_calls();
+    }
+    die(world).await?;
+    world.found().await;
+    settle().await;
+    for (city, steady) in world.cities.iter().zip(steady) {
+        checks::untouched(city, &steady)?;
     }
     Ok(())
 }

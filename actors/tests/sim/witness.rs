@@ -1,6 +1,5 @@
 //! Ports that pass everything on to the ports in memory and tell the [`Book`] of it.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -89,12 +88,7 @@ impl Desired for Witness {
 
 impl Journal for Witness {
     fn append(&self, draft: EventDraft) {
-        let present: BTreeSet<RunToken> = if draft.kind == "controller.started" {
-            self.city.sessions.present().into_iter().collect()
-        } else {
-            BTreeSet::new()
-        };
-        self.book().on_event(&draft, &present);
+        self.book().on_event(&draft);
         self.city.journal.append(draft);
     }
 
@@ -167,7 +161,12 @@ impl Sessions for Witness {
     }
 
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
-        self.city.sessions.snapshot()
+        Box::pin(async move {
+            let listing = self.city.sessions.snapshot().await?;
+            let present = listing.owned.iter().map(|facts| facts.token.clone());
+            self.book().on_listing(&present.collect());
+            Ok(listing)
+        })
     }
 
     fn liveness(

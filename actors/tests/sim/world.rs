@@ -1,5 +1,6 @@
 //! Random cities: what is configured, and the machine that hosts them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,6 +229,8 @@ pub(crate) struct SimCity {
     pub(crate) seen: usize,
     /// The config on disk cannot be read.
     pub(crate) broken: bool,
+    /// Faults of the provider that are in force.
+    pub(crate) faults: BTreeSet<&'static str>,
 }
 
 impl SimCity {
@@ -244,6 +247,7 @@ impl SimCity {
             witness,
             seen: 0,
             broken: false,
+            faults: BTreeSet::new(),
         };
         city.note_spec(spec);
         city.behave_all();
@@ -277,7 +281,17 @@ impl SimCity {
         }
     }
 
-    pub(crate) fn heal(&self) {
+    /// Notes that a fault begins or ends.
+    pub(crate) fn fault(&mut self, which: &'static str, on: bool) {
+        if on {
+            self.faults.insert(which);
+        } else {
+            self.faults.remove(which);
+        }
+    }
+
+    pub(crate) fn heal(&mut self) {
+        self.faults.clear();
         self.ports.sessions.fail_listing(None);
         self.ports.sessions.delay_listing(Duration::ZERO);
         self.ports.sessions.fail_stops(None);
