@@ -1,7 +1,9 @@
 //! The operations of the control socket, on top of the tree's handles.
 
+mod agent;
+mod wait;
+
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,15 +13,14 @@ use tokio::time::Instant;
 use crate::control::home::Home;
 use crate::control::server::{Handler, Reply};
 use crate::control::wire::{Code, VERSION, WireError};
-use crate::model::{AgentState, CityInfo, CityStatus, CityView, MachineView, StopSummary, millis};
+use crate::model::{CityInfo, MachineView, StopSummary, millis};
 use crate::ports::PortFuture;
 use crate::{AskError, MachineRef, ReloadOutcome, StopMode};
+use wait::Waiting;
 
 /// Set in the supervisor's environment to allow fault drills.
 const ALLOW_FAULTS: &str = "GC_ALLOW_FAULTS";
 const WAIT_DEFAULT: Duration = Duration::from_secs(180);
-/// How often a waiting client is told which agents are still starting, at most.
-const PROGRESS_STEP: Duration = Duration::from_millis(100);
 
 /// A client asked the process to stop.
 pub(super) struct StopWish {
@@ -61,6 +62,7 @@ impl Ops {
             "city.wait" => self.wait(params),
             "city.status" => self.city_status(params).await,
             "city.reload" => self.city_reload(params).await,
+            "agent.command" => self.agent_command(params).await,
             "actors.tree" => {
                 let tree = self.door.tree().await.map_err(unanswered)?;
                 Ok(Reply::One(json!(tree)))
@@ -251,89 +253,6 @@ impl Ops {
         tokio::spawn(waiting.run(Instant::now() + limit));
         Ok(Reply::Stream(stream))
     }
-}
-
-/// A client that waits for a city to come up or go away.
-struct Waiting {
-    door: MachineRef,
-    path: PathBuf,
-    want_stopped: bool,
-    items: mpsc::Sender<Value>,
-}
-
-impl Waiting {
-    async fn run(self, deadline: Instant) {
-        let mut views = self.door.views();
-        let mut told = Value::Null;
-        loop {
-            let view: Arc<MachineView> = views.borrow_and_update().clone();
-            let city = view.cities.iter().find(|city| city.path == self.path);
-            let item = self.item(city).await;
-            if item != told {
-                told = item;
-                if self.items.send(told.clone()).await.is_err() {
-                    return; // the client is gone
-                }
-            }
-            if self.is_over(city) || Instant::now() >= deadline {
-                return;
-            }
-            // Agents come up without a change of the city's own status.
-            let starting = city.is_some_and(|city| city.status == CityStatus::StartingAgents);
-            let pause = if starting {
-                Instant::now() + PROGRESS_STEP
-            } else {
-                deadline
-            };
-            tokio::select! {
-                changed = views.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep_until(pause.min(deadline)) => {}
-                () = self.items.closed() => return,
-            }
-        }
-    }
-
-    fn is_over(&self, city: Option<&CityInfo>) -> bool {
-        match city.map(|city| city.status) {
-            None => self.want_stopped,
-            Some(CityStatus::Stopped) => true,
-            Some(CityStatus::Running | CityStatus::InitFailed | CityStatus::Crashed) => {
-                !self.want_stopped
-            }
-            Some(_) => false,
-        }
-    }
-
-    async fn item(&self, city: Option<&CityInfo>) -> Value {
-        let Some(city) = city else {
-            return json!({ "status": "stopped" });
-        };
-        let mut item = json!(city);
-        let has_agents = matches!(
-            city.status,
-            CityStatus::StartingAgents | CityStatus::Running
-        );
-        if has_agents && let Ok(view) = self.door.city(&city.path).view().await {
-            add_agents(&mut item, &view);
-        }
-        item
-    }
-}
-
-fn add_agents(item: &mut Value, view: &CityView) {
-    let running = view
-        .instances
-        .iter()
-        .filter(|instance| instance.running)
-        .count();
-    let starting: Vec<_> = view
-        .instances
-        .iter()
-        .filter(|instance| instance.state == AgentState::Starting)
-        .map(|instance| &instance.qualified_name)
-        .collect();
-    item["agents"] = json!({ "total": view.instances.len(), "running": running });
-    item["starting"] = json!(starting);
 }
 
 fn degraded(view: &MachineView) -> Vec<String> {
