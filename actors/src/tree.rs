@@ -12,6 +12,9 @@ use tokio::time::Instant;
 use crate::mailbox::Gauge;
 use crate::model::millis;
 
+/// A message that takes longer is told.
+const BUSY_MS: u64 = 1000;
+
 /// A snapshot of the tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
@@ -194,6 +197,13 @@ impl Node {
         Box::new(std::iter::once(self).chain(self.children.iter().flat_map(Self::walk)))
     }
 
+    /// `after: a, b`
+    fn after(&self) -> Option<String> {
+        let needs = self.detail.get("after")?.as_array()?;
+        let needs: Vec<&str> = needs.iter().filter_map(Value::as_str).collect();
+        Some(format!("after: {}", needs.join(", ")))
+    }
+
     fn restarts(&self) -> String {
         match (self.restarts_in_window, self.max_restarts) {
             (Some(count), Some(0)) => format!("{count}/∞"),
@@ -203,7 +213,9 @@ impl Node {
         }
     }
 
-    fn note(&self) -> String {
+    /// Expiry or retry time, last error or reason, what keeps it busy, facts of its kind; with
+    /// `deep` also what it depends on.
+    fn note(&self, deep: bool) -> String {
         let clock = |at: DateTime<Utc>| at.format("%H:%M:%SZ").to_string();
         let pid = self.detail.get("pid").map(|pid| format!("pid {pid}"));
         let parts = [
@@ -212,19 +224,29 @@ impl Node {
             self.retry_at.map(|at| format!("retry at {}", clock(at))),
             self.last_error
                 .as_ref()
+                .or(self.reason.as_ref().filter(|_| self.state != "running"))
                 .and_then(|error| error.lines().next())
                 .map(|line| clip(line, 60)),
+            self.handling
+                .as_ref()
+                .filter(|handling| handling.for_ms >= BUSY_MS)
+                .map(|handling| {
+                    let busy = age(Duration::from_millis(handling.for_ms));
+                    format!("busy {busy} with {}", handling.message)
+                }),
             pid,
+            self.after().filter(|_| deep),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
 
 impl fmt::Display for Tree {
-    /// One line per actor, as `gc actors tree` shows it.
+    /// One line per actor, as `gc actors tree` shows it; the alternate form (`{:#}`) also names
+    /// what each depends on.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows = vec![Row::header()];
-        Row::add(&mut rows, &self.root, "", "");
+        Row::add(&mut rows, &self.root, "", "", f.alternate());
         let width = |cell: fn(&Row) -> &String| {
             rows.iter()
                 .map(|row| cell(row).chars().count())
@@ -279,7 +301,7 @@ impl Row {
         }
     }
 
-    fn add(rows: &mut Vec<Self>, node: &Node, own: &str, below: &str) {
+    fn add(rows: &mut Vec<Self>, node: &Node, own: &str, below: &str, deep: bool) {
         rows.push(Self {
             actor: format!("{own}{}", node.name),
             kind: node.kind.as_str().into(),
@@ -289,7 +311,7 @@ impl Row {
                 .uptime_ms
                 .map_or_else(|| "-".into(), |ms| age(Duration::from_millis(ms))),
             restarts: node.restarts(),
-            note: node.note(),
+            note: node.note(deep),
         });
         for (i, child) in node.children.iter().enumerate() {
             let last = i + 1 == node.children.len();
@@ -303,6 +325,7 @@ impl Row {
                 child,
                 &format!("{below}{branch}"),
                 &format!("{below}{trunk}"),
+                deep,
             );
         }
     }
@@ -361,6 +384,19 @@ machine        machine  running         0  -   -
    └─ rig/w    worker   quarantined     0  -   5/5       exit 1: no such model
 4 actors, 1 needs attention";
         assert_eq!(tree.to_string(), expected);
+    }
+
+    #[test]
+    fn notes_tell_reasons_busy_times_and_on_request_dependencies() {
+        let mut node = Node::new(Kind::Worker, "w", "demo/w", "blocked");
+        node.reason = Some("waits for db".into());
+        node.handling = Some(Handling {
+            message: "Tick".into(),
+            for_ms: 6500,
+        });
+        let node = node.with("after", vec!["db", "queue"]);
+        assert_eq!(node.note(false), "waits for db; busy 6s with Tick");
+        assert!(node.note(true).ends_with("; after: db, queue"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) struct ActorsArgs {
 enum ActorsCommand {
     /// Draw the tree: machine, cities, agents
     #[command(
-        after_help = "Examples:\n  gc actors tree\n  gc actors tree 'bright-lights/hello/*' --watch\n  gc actors tree --problems --json"
+        after_help = "Examples:\n  gc actors tree\n  gc actors tree 'bright-lights/hello/*' --watch\n  gc actors tree --kind worker --state quarantined\n  gc actors tree --problems --json"
     )]
     Tree(TreeArgs),
     /// Make an actor panic, to see it come back
@@ -45,6 +45,15 @@ enum ActorsCommand {
 struct TreeArgs {
     /// Only paths that fit, e.g. 'bright-lights/*', and what is above them
     pattern: Option<String>,
+    /// Only actors of this kind: machine, city, worker, tracker
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+    /// Only actors in this state
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    /// No more than this many levels below the root
+    #[arg(long, value_name = "N")]
+    depth: Option<usize>,
     /// Only what needs attention, and what is above it
     #[arg(long)]
     problems: bool,
@@ -88,7 +97,7 @@ impl TreeArgs {
             if !redraw {
                 self.show(context, &tree)?;
             } else if shown.as_ref() != Some(&tree) {
-                let text = self.text(&tree);
+                let text = self.text(context, &tree);
                 context.out.line(format!("{REDRAW}{text}"))?;
                 shown = Some(tree);
             }
@@ -103,7 +112,7 @@ impl TreeArgs {
     fn show(&self, context: &Context, tree: &Tree) -> CliResult {
         match self.pruned(tree) {
             Some(tree) if context.out.json => context.out.document(&tree),
-            Some(tree) => context.out.line(tree.to_string()),
+            Some(tree) => context.out.line(drawn(context, &tree)),
             None if context.out.json => context
                 .out
                 .document(&json!({"taken_at": json!(tree)["taken_at"], "root": null})),
@@ -114,9 +123,9 @@ impl TreeArgs {
         }
     }
 
-    fn text(&self, tree: &Tree) -> String {
+    fn text(&self, context: &Context, tree: &Tree) -> String {
         self.pruned(tree)
-            .map_or_else(|| self.nothing().to_owned(), |tree| tree.to_string())
+            .map_or_else(|| self.nothing().to_owned(), |tree| drawn(context, &tree))
     }
 
     fn nothing(&self) -> &'static str {
@@ -129,12 +138,30 @@ impl TreeArgs {
     fn pruned(&self, tree: &Tree) -> Option<Tree> {
         let meant = |node: &Node| {
             let fits = |pattern: &String| fits(pattern, &node.path);
-            self.pattern.as_ref().is_none_or(fits) && (!self.problems || node.needs_attention())
+            self.pattern.as_ref().is_none_or(fits)
+                && self
+                    .kind
+                    .as_ref()
+                    .is_none_or(|kind| node.kind.as_str() == kind)
+                && self.state.as_ref().is_none_or(|state| node.state == *state)
+                && (!self.problems || node.needs_attention())
         };
+        let mut root = prune(&tree.root, &meant)?;
+        if let Some(depth) = self.depth {
+            cut(&mut root, depth);
+        }
         Some(Tree {
             taken_at: tree.taken_at,
-            root: prune(&tree.root, &meant)?,
+            root,
         })
+    }
+}
+
+/// `-v` adds dependencies.
+fn drawn(context: &Context, tree: &Tree) -> String {
+    match context.globals.verbose {
+        0 => tree.to_string(),
+        _ => format!("{tree:#}"),
     }
 }
 
@@ -151,6 +178,14 @@ fn prune(node: &Node, meant: &impl Fn(&Node) -> bool) -> Option<Node> {
     let mut kept = node.clone();
     kept.children = children;
     Some(kept)
+}
+
+/// Drops what is more than `depth` levels below the node.
+fn cut(node: &mut Node, depth: usize) {
+    match depth.checked_sub(1) {
+        None => node.children.clear(),
+        Some(rest) => node.children.iter_mut().for_each(|child| cut(child, rest)),
+    }
 }
 
 impl CrashArgs {
@@ -189,6 +224,18 @@ mod tests {
     }
 
     fn kept(pattern: Option<&str>, problems: bool) -> Vec<String> {
+        kept_by(TreeArgs {
+            pattern: pattern.map(str::to_owned),
+            kind: None,
+            state: None,
+            depth: None,
+            problems,
+            watch: false,
+            interval: Duration::from_secs(1),
+        })
+    }
+
+    fn kept_by(args: TreeArgs) -> Vec<String> {
         let city = vec![
             node("one/a", "running", vec![]),
             node("one/b", "quarantined", vec![]),
@@ -198,12 +245,6 @@ mod tests {
             "taken_at": "2026-03-18T10:00:00Z", "root": node("machine", "running", root)
         });
         let tree: Tree = serde_json::from_value(tree).unwrap();
-        let args = TreeArgs {
-            pattern: pattern.map(str::to_owned),
-            problems,
-            watch: false,
-            interval: Duration::from_secs(1),
-        };
         let pruned = args.pruned(&tree);
         let paths = pruned.iter().flat_map(|tree| tree.root.walk());
         paths.map(|node| node.path.clone()).collect()
@@ -216,5 +257,26 @@ mod tests {
         assert_eq!(kept(Some("two"), false), ["machine", "two"]);
         assert!(kept(Some("one/a"), true).is_empty());
         assert_eq!(kept(None, false).len(), 5);
+    }
+
+    #[test]
+    fn kind_state_and_depth_narrow_it_down() {
+        let args = |kind: Option<&str>, state: Option<&str>, depth| TreeArgs {
+            pattern: None,
+            kind: kind.map(str::to_owned),
+            state: state.map(str::to_owned),
+            depth,
+            problems: false,
+            watch: false,
+            interval: Duration::from_secs(1),
+        };
+        let quarantined = kept_by(args(None, Some("quarantined"), None));
+        assert_eq!(quarantined, ["machine", "one", "one/b"]);
+        assert_eq!(
+            kept_by(args(None, None, Some(1))),
+            ["machine", "one", "two"]
+        );
+        assert_eq!(kept_by(args(None, None, Some(0))), ["machine"]);
+        assert!(kept_by(args(Some("tracker"), None, None)).is_empty());
     }
 }

@@ -214,6 +214,9 @@ impl CityState {
         if let Some(pid) = view.pid {
             node = node.with("pid", pid);
         }
+        if !view.depends_on.is_empty() {
+            node = node.with("after", json!(view.depends_on));
+        }
         node.restarts_in_window = Some(view.restarts_in_window);
         node.max_restarts = Some(view.max_restarts);
         node.restart_window_ms = Some(view.restart_window_ms);
