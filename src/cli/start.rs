@@ -1,5 +1,7 @@
 //! `gc start`, `gc register`, `gc restart`: bringing a city up.
 
+mod dry_run;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ use crate::model::{AgentState, CityName, CityStatus, InstanceView};
 /// Arguments of `gc start`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  gc start\n  gc start ~/bright-lights --timeout 5m\n  gc start --standalone      # in this terminal, without a supervisor"
+    after_help = "Examples:\n  gc start\n  gc start ~/bright-lights --timeout 5m\n  gc start --dry-run         # what would run, in which order\n  gc start --standalone      # in this terminal, without a supervisor"
 )]
 pub(super) struct StartArgs {
     /// The city's directory, or its registered name
@@ -43,6 +45,9 @@ pub(super) struct StartArgs {
     /// Run this city alone, in this terminal, until Ctrl-C
     #[arg(long, visible_alias = "foreground", conflicts_with = "no_wait")]
     standalone: bool,
+    /// Only say what would be started
+    #[arg(short = 'n', long, conflicts_with_all = ["standalone", "no_wait"])]
+    dry_run: bool,
 }
 
 impl StartArgs {
@@ -58,6 +63,9 @@ impl StartArgs {
     /// If it cannot be started, or an agent of it cannot.
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
         let root = context.existing_city(self.path.as_deref(), Access::Change)?;
+        if self.dry_run {
+            return dry_run::run(context, &root, true);
+        }
         if self.standalone {
             leave_session(Some(&root))?;
             return standalone(context, &root);
@@ -72,6 +80,9 @@ impl StartArgs {
     /// As for stop and start.
     pub(super) fn run_again(&self, context: &Context) -> CliResult<u8> {
         let root = context.existing_city(self.path.as_deref(), Access::Change)?;
+        if self.dry_run {
+            return dry_run::run(context, &root, false);
+        }
         if self.standalone {
             leave_session(Some(&root))?;
             stop::stop(context, &root, false)?;
@@ -306,7 +317,7 @@ fn agents_are_up(name: &CityName, instances: &[InstanceView]) -> CliResult {
         let (who, state) = (&agent.qualified_name, agent.state.as_str());
         error = error.cause(format!("{who}: {state} {}", note(agent, now)));
     }
-    Err(error.hint(format!("gc events --subject {}", first.qualified_name)))
+    Err(error.hint(format!("gc agent show {}", first.qualified_name)))
 }
 
 /// A city has one controller.
