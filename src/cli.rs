@@ -5,6 +5,7 @@
 //! `Command` with its arm in `run`, and its place in the groups of the overview.
 
 mod actors;
+mod agent;
 mod cities;
 mod city_name;
 mod context;
@@ -75,6 +76,16 @@ enum Command {
     Status(status::StatusArgs),
     /// Load a city's config again
     Reload(cities::ReloadArgs),
+    /// Hold all agents of a city back
+    Suspend(agent::CityHoldArgs),
+    /// Let them run again
+    Resume(agent::CityHoldArgs),
+    /// Look at agents, and restart, drain or stop them
+    Agent(agent::AgentArgs),
+    #[command(hide = true)]
+    Runtime(agent::RuntimeArgs),
+    #[command(hide = true)]
+    Session(agent::SessionArgs),
     /// Show the supervision tree
     Actors(actors::ActorsArgs),
     /// Show what happened in a city
@@ -109,12 +120,17 @@ impl Command {
         match self {
             Self::Demo(args) => demo::run(args, &context.out).map(|()| 0),
             Self::Init(args) => init::run(args, &context.out).map(|()| 0),
-            Self::DemoAgent(args) => demo_agent::run(args, &context.out).map(|()| 0),
+            Self::DemoAgent(args) => demo_agent::run(args, context).map(|()| 0),
             Self::Start(args) => args.run(context),
             Self::Stop(args) => args.run(context),
             Self::Restart(args) => args.run_again(context),
             Self::Status(args) => args.run(context),
             Self::Reload(args) => args.run(context),
+            Self::Suspend(args) => args.run(context, true),
+            Self::Resume(args) => args.run(context, false),
+            Self::Agent(args) => args.run(context),
+            Self::Runtime(args) => args.run(context),
+            Self::Session(args) => args.run(context),
             Self::Actors(args) => args.run(context),
             Self::Events(args) => args.run(context),
             Self::Cities(args) => args.run(context),
@@ -282,6 +298,30 @@ mod tests {
             "start p --no-wait --timeout 5m",
             "start --foreground",
             "start --standalone",
+            "start -n",
+            "suspend p --reason why",
+            "resume",
+            "agent list --state running,done --pool w --rig r --wide",
+            "agent show w",
+            "agent restart a b 'c*' --no-wait",
+            "agent restart --all -y",
+            "agent unquarantine a",
+            "agent kill a b -y",
+            "agent drain a --timeout 5m",
+            "agent undrain a",
+            "agent drain-check",
+            "agent drain-ack w",
+            "agent request-restart --no-block",
+            "agent suspend a --reason why",
+            "agent resume --all",
+            "agent peek a -n 5 --log",
+            "agent logs a -n 5 -f",
+            "agent logs a --crash",
+            "agent logs a --crash 2",
+            "runtime drain-check",
+            "runtime request-restart",
+            "session wake w",
+            "session list",
             "restart p --timeout 1s",
             "stop p --force --no-wait",
             "register p --no-wait",
@@ -312,6 +352,11 @@ mod tests {
             "events --timeout 1s",
             "start --timeout soon",
             "status --all p",
+            "agent kill",
+            "agent kill a --all",
+            "agent logs a --crash 0",
+            "agent logs a -f --crash",
+            "start -n --standalone",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

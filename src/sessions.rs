@@ -14,8 +14,20 @@ mod subprocess;
 #[cfg(target_os = "linux")]
 pub(crate) mod sys;
 
+use std::path::{Path, PathBuf};
+
+use gascity_actors::model::SessionName;
+
 pub use environment::DEFAULT_PASSTHROUGH;
 pub use fail::Fail;
 pub use fake::Fake;
+pub(crate) use output::{clean, tail};
+#[cfg(target_os = "linux")]
+pub(crate) use subprocess::metadata;
 #[cfg(target_os = "linux")]
 pub use subprocess::{Subprocess, SubprocessConfig};
+
+/// Where the output of a session is kept, whatever became of its runs.
+pub(crate) fn log_file(root: &Path, session: &SessionName) -> PathBuf {
+    root.join(".gc/runtime/logs").join(format!("{session}.log"))
+}

@@ -1,5 +1,6 @@
 //! What every command has at hand: how to speak, where the supervisor lives, which city is meant.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -153,6 +154,29 @@ impl Context {
             Some(client) => Seat::Supervisor(client),
             None => Seat::Nobody,
         })
+    }
+
+    /// Asks before `what` is done to several things at once, unless `-y` has answered.
+    ///
+    /// # Errors
+    /// [`Code::Usage`] if nobody can be asked, [`Code::Failed`] if the answer is no. Nothing is
+    /// done then.
+    pub(super) fn confirm(&self, what: &str) -> CliResult {
+        if self.globals.yes {
+            return Ok(());
+        }
+        let (stdin, stderr) = (std::io::stdin(), std::io::stderr());
+        if self.globals.no_input || !stdin.is_terminal() || !stderr.is_terminal() {
+            let message = format!("{what}: nobody can be asked; nothing was done");
+            return Err(CliError::new(Code::Usage, message).hint("add -y"));
+        }
+        write!(stderr.lock(), "{what}? [y/N] ")?;
+        let mut answer = String::new();
+        stdin.read_line(&mut answer)?;
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(CliError::new(Code::Failed, "nothing was done")),
+        }
     }
 
     fn reach(&self, sockets: &[PathBuf], log: &Path, held: &Path) -> CliResult<Option<Client>> {

@@ -1,17 +1,22 @@
 //! `gc demo-agent`: a stand-in for a coding agent, run like any agent program.
 //!
-//! It prints progress, echoes what it is told on standard input and leaves when interrupted. Its
+//! It prints progress, echoes what it is told on standard input, and leaves when interrupted or,
+//! between two steps, when asked to finish. Its
 //! flags make it fail in all the ways a supervisor has to cope with. Many run at once, so it
 //! sleeps until something happens: one thread with a timer, and one that waits for input.
 
+mod drain;
 mod life;
 mod script;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use self::drain::Drain;
 use self::life::{Fate, Life, Work};
-use super::{CliError, CliResult, Code, Output};
+use super::agent::Own;
+use super::context::Context;
+use super::{CliError, CliResult, Code};
 use crate::config::duration;
 
 /// Act as a coding agent that works, and fails on request
@@ -51,13 +56,14 @@ pub(crate) struct DemoAgentArgs {
 ///
 /// # Errors
 /// A script that cannot be read or makes no sense, or a system without signals or threads.
-pub(crate) fn run(args: &DemoAgentArgs, out: &Output) -> CliResult {
-    let life = life(args)?;
+pub(in crate::cli) fn run(args: &DemoAgentArgs, context: &Context) -> CliResult {
+    let mut life = life(args)?;
+    life.drain = Own::from_process().map(|own| Drain::new(own, context));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io() // signals arrive through it
         .enable_time()
         .build()?;
-    let code = runtime.block_on(life::live(&life, &|line| out.line(line)))?;
+    let code = runtime.block_on(life::live(&life, &|line| context.out.line(line)))?;
     // Not by returning: the reader of standard input, or a command of a script, may go on.
     std::process::exit(code.into())
 }
@@ -80,6 +86,7 @@ fn life(args: &DemoAgentArgs) -> CliResult<Life> {
         }),
         hang_after: args.hang_after,
         ignore_interrupt: args.ignore_interrupt,
+        drain: None,
     })
 }
 

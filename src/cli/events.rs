@@ -186,7 +186,8 @@ impl Printer<'_> {
     }
 }
 
-fn row(event: &Event) -> String {
+/// An event as people read it.
+pub(super) fn row(event: &Event) -> String {
     let time = event.ts.format("%H:%M:%SZ");
     let (kind, subject) = (&event.kind, &event.subject);
     let text = match event.message.as_str() {

@@ -7,8 +7,11 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Begin", &["demo", "init"]),
     (
         "Run a city",
-        &["start", "stop", "restart", "status", "reload"],
+        &[
+            "start", "stop", "restart", "status", "reload", "suspend", "resume",
+        ],
     ),
+    ("Its agents", &["agent"]),
     ("Look inside", &["actors", "events"]),
     (
         "This machine",

@@ -23,7 +23,7 @@ pub(super) fn is_short(path: &Path, offset: u64) -> bool {
 
 /// The last `lines` lines of what was written to `path` after `offset`, all of it for 0.
 /// A missing file has no lines.
-pub(super) fn tail(path: &Path, offset: u64, lines: u32) -> io::Result<String> {
+pub(crate) fn tail(path: &Path, offset: u64, lines: u32) -> io::Result<String> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
@@ -64,7 +64,7 @@ fn last_lines(text: &str, lines: u32) -> String {
 
 /// Removes terminal escapes and control characters other than newline and tab; invalid UTF-8
 /// becomes U+FFFD.
-fn clean(bytes: &[u8]) -> String {
+pub(crate) fn clean(bytes: &[u8]) -> String {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some((&byte, tail)) = rest.split_first() {

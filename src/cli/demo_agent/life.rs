@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::drain::Drain;
 use super::script::Action;
 use crate::cli::CliResult;
 
@@ -16,6 +17,8 @@ use crate::cli::CliResult;
 const STEPS: u64 = 5;
 /// Lines come in bursts this far apart at least: timers are no finer, and waking costs.
 const BURST: Duration = Duration::from_millis(20);
+/// How often an agent without steps looks whether it should finish.
+const LOOK: Duration = Duration::from_secs(1);
 /// The reader of standard input needs hardly any.
 const READER_STACK: usize = 64 << 10;
 
@@ -29,6 +32,8 @@ pub(super) struct Life {
     pub(super) crash: Option<Fate>,
     pub(super) hang_after: Option<Duration>,
     pub(super) ignore_interrupt: bool,
+    /// Outside of sessions nobody asks it to finish.
+    pub(super) drain: Option<Drain>,
 }
 
 /// What it busies itself with.
@@ -104,7 +109,7 @@ async fn act(
         let ears = ears()?;
         let busy = async {
             tokio::select! {
-                end = work(&life.work, say) => end,
+                end = work(life, say) => end,
                 failed = echo(ears, say) => failed,
             }
         };
@@ -139,12 +144,15 @@ async fn wait(length: Duration) {
     }
 }
 
-async fn work(work: &Work, say: Say<'_>) -> CliResult<End> {
-    match work {
-        Work::Steps(length) => steps(*length, say).await,
-        Work::Spam(rate) => spam(*rate, say).await,
+async fn work(life: &Life, say: Say<'_>) -> CliResult<End> {
+    match &life.work {
+        Work::Steps(length) => steps(life, *length, say).await,
+        Work::Spam(rate) => spam(life, *rate, say).await,
         Work::Script(actions) => {
             for action in actions {
+                if let Some(end) = life.finish(say)? {
+                    return Ok(end);
+                }
                 if let Some(end) = perform(action, say).await? {
                     return Ok(end);
                 }
@@ -154,8 +162,28 @@ async fn work(work: &Work, say: Say<'_>) -> CliResult<End> {
     }
 }
 
-async fn steps(length: Duration, say: Say<'_>) -> CliResult<End> {
+impl Life {
+    /// Between two pieces of work: leaves if it is asked to.
+    fn finish(&self, say: Say<'_>) -> CliResult<Option<End>> {
+        let Some(drain) = self.drain.as_ref().filter(|drain| drain.is_asked()) else {
+            return Ok(None);
+        };
+        say("demo: draining, finishing")?;
+        if let Err(error) = drain.acknowledge() {
+            say(&format!(
+                "demo: nobody hears that I am done: {}",
+                error.message
+            ))?;
+        }
+        Ok(Some(End::Exit(0)))
+    }
+}
+
+async fn steps(life: &Life, length: Duration, say: Say<'_>) -> CliResult<End> {
     for done in 0_u64.. {
+        if let Some(end) = life.finish(say)? {
+            return Ok(end);
+        }
         let (task, step) = (done / STEPS + 1, done % STEPS + 1);
         say(&format!("demo: step {step} of task {task}"))?;
         sleep(length.max(Duration::from_millis(1))).await; // zero would spin
@@ -163,14 +191,21 @@ async fn steps(length: Duration, say: Say<'_>) -> CliResult<End> {
     Ok(End::Hang)
 }
 
-async fn spam(rate: u32, say: Say<'_>) -> CliResult<End> {
+async fn spam(life: &Life, rate: u32, say: Say<'_>) -> CliResult<End> {
     let began = Instant::now();
+    let mut looked = began;
     let gap = Duration::from_secs(1)
         .checked_div(rate)
         .map_or(BURST, |gap| gap.max(BURST));
     let mut printed = 0;
     loop {
         sleep(gap).await;
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            if let Some(end) = life.finish(say)? {
+                return Ok(end);
+            }
+        }
         let due = lines_due(rate, began.elapsed());
         let burst: Vec<String> = (printed..due)
             .map(|line| format!("demo: spam line {}", line + 1))

@@ -130,7 +130,8 @@ pub(in crate::cli) fn agent_counts(instances: &[InstanceView]) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn row(instance: &InstanceView, now: DateTime<Utc>) -> Vec<String> {
+/// Name, state, up time, restarts and note of an agent.
+pub(in crate::cli) fn row(instance: &InstanceView, now: DateTime<Utc>) -> Vec<String> {
     let up = instance.uptime_ms.map(|ms| age(Duration::from_millis(ms)));
     let limit = match instance.max_restarts {
         0 => "∞".to_owned(),
@@ -174,12 +175,13 @@ pub(in crate::cli) fn plain_word(word: &str) -> String {
     word.replace('_', " ")
 }
 
-fn clock(at: DateTime<Utc>) -> String {
+/// A time of day.
+pub(in crate::cli) fn clock(at: DateTime<Utc>) -> String {
     at.format("%H:%M:%SZ").to_string()
 }
 
 /// A distance in time that may have passed already.
-fn span(delta: chrono::TimeDelta) -> String {
+pub(in crate::cli) fn span(delta: chrono::TimeDelta) -> String {
     age(delta.to_std().unwrap_or_default())
 }
 

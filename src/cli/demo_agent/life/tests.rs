@@ -15,6 +15,7 @@ fn quiet(work: Work) -> Life {
         crash: None,
         hang_after: None,
         ignore_interrupt: false,
+        drain: None,
     }
 }
 
