@@ -9,6 +9,8 @@ mod events;
 mod inherited;
 mod init;
 mod json;
+mod agent;
+mod dry_run;
 mod library;
 mod lifecycle;
 mod tidy;

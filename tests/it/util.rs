@@ -145,6 +145,9 @@ impl Place {
         for name in [
             "GC_CITY",
             "GC_AGENT",
+            "GC_RIG",
+            "GC_SESSION_NAME",
+            "GC_SESSION_ID",
             "GC_LOG",
             "XDG_RUNTIME_DIR",
             "CLICOLOR_FORCE",
