@@ -21,11 +21,11 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,6 +40,7 @@ use tokio::sync::OnceCell;
 
 use adopt::Found;
 use census::Census;
+pub(crate) use note::metadata;
 use note::{Files, NoteFile};
 use run::{Run, Subscribers, Watched};
 
@@ -48,18 +49,6 @@ use super::{output, proc};
 
 /// How long the report of an end may take once every process is gone.
 const END_WAIT: Duration = Duration::from_secs(2);
-
-/// The metadata of a session as it stands on disk, for its own processes to look at: costs one
-/// file. `None` if nothing is noted.
-pub(crate) fn metadata(
-    root: &Path,
-    name: &SessionName,
-) -> io::Result<Option<BTreeMap<Note, String>>> {
-    let files = Files::new(root.to_owned(), String::new());
-    let known = |(key, value): (String, String)| Some((Note::from_key(&key)?, value));
-    let note = files.read_note(name)?;
-    Ok(note.map(|note| note.meta.into_iter().filter_map(known).collect()))
-}
 
 /// Settings of [`Subprocess`].
 #[derive(Debug, Clone)]

@@ -1,6 +1,8 @@
 //! `gc agent …` as people and agents use it.
 
+mod hold;
 mod inside;
+mod logs;
 mod offline;
 mod why;
 
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::util::{Place, count, events, eventually, is_alive, kill};
+use crate::util::{Place, count, eventually, is_alive, kill};
 
 pub(crate) const QUIET: &str = "[daemon]\npatrol_interval = \"1h\"\nshutdown_timeout = \"1s\"\n";
 pub(crate) const HASTY: &str =
@@ -248,159 +250,6 @@ fn a_quarantined_agent_is_unquarantined_and_starts_at_once() {
     // Asked for again there is nothing to do, and that is fine.
     let again = place.gc(&city, &["session", "wake", "loops"]).ok().out;
     assert!(again.contains("was not quarantined"), "{again}");
-    place.gc(&city, &["stop"]).ok();
-}
-
-#[test]
-fn output_is_shown_followed_and_kept_after_the_end() {
-    let place = Place::new();
-    let talker = "[[agent]]\nname = \"talks\"\nrestart = \"temporary\"\nstart_command = \"for i in 1 2 3; do echo line $i; done; exec sleep 600\"\n";
-    let city = up(&place, &format!("{QUIET}{talker}"));
-    let lines = eventually("three lines", || {
-        let said = place.gc(&city, &["agent", "logs", "talks"]).ok();
-        said.out.contains("line 3").then_some(said.out)
-    });
-    assert_eq!(lines, "line 1\nline 2\nline 3\n");
-    let said = place
-        .gc(&city, &["agent", "logs", "talks", "-n", "1", "--json"])
-        .ok()
-        .json();
-    assert_eq!(
-        (&said["text"], &said["lines"]),
-        (&"line 3".into(), &1.into())
-    );
-    let said = place.gc(&city, &["agent", "peek", "talks"]).fails(8);
-    assert!(
-        said.err.contains("hint: gc agent peek talks --log"),
-        "{said:?}"
-    );
-    assert_eq!(
-        refusal(&place, &city, &["agent", "peek", "talks"], 8)["code"],
-        "unsupported"
-    );
-    let said = place
-        .gc(&city, &["agent", "peek", "talks", "--log", "-n", "2"])
-        .ok();
-    assert_eq!(said.out, "line 2\nline 3\n");
-    let error = refusal(&place, &city, &["agent", "logs", "talks", "--crash"], 1);
-    assert_eq!(error["code"], "not_found");
-    // What comes later is followed.
-    let followed = place.path("followed");
-    let mut follow = place.command(&city, &["agent", "logs", "talks", "-f", "-n", "1"]);
-    let out = std::fs::File::create(&followed).unwrap();
-    let mut follow = follow.stdout(out).spawn().unwrap();
-    let read = || std::fs::read_to_string(&followed).unwrap();
-    eventually("the tail", || (read() == "line 3\n").then_some(()));
-    let log = city.join(".gc/runtime/logs/talks.log");
-    let mut log = std::fs::OpenOptions::new().append(true).open(log).unwrap();
-    std::io::Write::write_all(&mut log, b"line 4\n").unwrap();
-    eventually("the new line", || {
-        (read() == "line 3\nline 4\n").then_some(())
-    });
-    follow.kill().unwrap();
-    follow.wait().unwrap();
-    place.gc(&city, &["stop"]).ok();
-    let after = place.gc(&city, &["agent", "logs", "talks", "-n", "1"]).ok();
-    assert_eq!(after.out, "line 4\n");
-}
-
-#[test]
-fn crash_captures_are_shown_by_age() {
-    let place = Place::new();
-    let city = place.city("town", &sleeper("w"));
-    let captures = city.join(".gc/runtime/captures");
-    std::fs::create_dir_all(&captures).unwrap();
-    for (stamp, text) in [
-        ("20260318T100000.000Z", "older\n"),
-        ("20260318T110000.000Z", "newer\n"),
-    ] {
-        std::fs::write(captures.join(format!("w-{stamp}.txt")), text).unwrap();
-    }
-    let crash = |args: &[&str]| {
-        let args = [&["agent", "logs", "w", "--crash"], args].concat();
-        place.gc(&city, &args)
-    };
-    assert_eq!(crash(&[]).ok().out, "newer\n");
-    assert_eq!(crash(&["2"]).ok().out, "older\n");
-    let said = crash(&["3"]).fails(1);
-    assert!(said.err.contains("only 2 crashes"), "{said:?}");
-    let shown = place
-        .gc(&city, &["agent", "show", "w", "--json"])
-        .ok()
-        .json();
-    assert_eq!(shown["captures"].as_array().unwrap().len(), 2);
-}
-
-#[test]
-fn agents_and_cities_are_suspended_and_resumed_in_the_file() {
-    let place = Place::new();
-    let toml = format!("{QUIET}# kept\n{}{}", sleeper("a"), sleeper("b"));
-    let city = up(&place, &toml);
-    let pid = place.pid(&city, "a").unwrap();
-    place
-        .gc(
-            &city,
-            &["agent", "suspend", "a", "--reason", "model is down"],
-        )
-        .ok();
-    eventually("the stop", || (!is_alive(pid)).then_some(()));
-    eventually("the state", || {
-        (place.instance(&city, "a")["state"] == "suspended").then_some(())
-    });
-    let file = std::fs::read_to_string(city.join("city.toml")).unwrap();
-    assert!(
-        file.contains("suspended = true") && file.contains("# kept"),
-        "{file}"
-    );
-    let noted = events(&city);
-    let noted = noted
-        .iter()
-        .find(|event| event["type"] == "agent.state")
-        .unwrap();
-    assert_eq!(noted["payload"]["reason"], "model is down");
-    assert_eq!(noted["actor"], "human");
-    let again = place.gc(&city, &["agent", "suspend", "a"]).ok().out;
-    assert!(again.contains("suspended already"), "{again}");
-    let error = refusal(&place, &city, &["agent", "restart", "a"], 1);
-    assert_eq!(error["hint"], "gc agent resume a");
-    let said = place
-        .gc(&city, &["agent", "resume", "a", "--json"])
-        .ok()
-        .json();
-    assert_eq!(
-        (&said["items"][0]["ok"], &said["source"]),
-        (&true.into(), &"live".into())
-    );
-    eventually("the start", || {
-        place.pid(&city, "a").filter(|pid| is_alive(*pid))
-    });
-    assert_eq!(
-        std::fs::read_to_string(city.join("city.toml")).unwrap(),
-        toml
-    );
-    // The whole city.
-    let said = place.gc(&city, &["suspend", "--json"]).ok().json();
-    assert_eq!(
-        (&said["suspended"], &said["changed"]),
-        (&true.into(), &true.into())
-    );
-    eventually("silence", || {
-        ["a", "b"]
-            .iter()
-            .all(|agent| place.pid(&city, agent).is_none())
-            .then_some(())
-    });
-    let shown = place.gc(&city, &["agent", "show", "b"]).ok().out;
-    assert!(
-        shown.starts_with("b: suspended: the city is suspended; gc resume\n"),
-        "{shown}"
-    );
-    let again = place.gc(&city, &["suspend", "--json"]).ok().json();
-    assert_eq!(again["changed"], false);
-    place.gc(&city, &["resume"]).ok();
-    eventually("both", || place.pid(&city, "a").zip(place.pid(&city, "b")));
-    let name = refusal(&place, &city, &["agent", "suspend", "zzz"], 1);
-    assert_eq!(name["code"], "not_found");
     place.gc(&city, &["stop"]).ok();
 }
 

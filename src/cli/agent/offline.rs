@@ -48,6 +48,11 @@ impl Offline {
         Ok(Self { runtime, sessions })
     }
 
+    /// Word for what they run on.
+    pub(super) fn provider(&self) -> &str {
+        self.sessions.provider()
+    }
+
     /// Every session of the city, live or dead.
     ///
     /// # Errors

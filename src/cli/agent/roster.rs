@@ -72,7 +72,8 @@ impl Roster {
 
     fn from_files(context: &Context, root: PathBuf) -> CliResult<Self> {
         let loaded = config::load(&root);
-        let sessions = Offline::open(context, &root)?.listing()?;
+        let offline = Offline::open(context, &root)?;
+        let sessions = offline.listing()?;
         let spec = match &loaded {
             Ok(loaded) => Some(&*loaded.spec),
             Err(error) if sessions.is_empty() => {
@@ -86,11 +87,10 @@ impl Roster {
                 None
             }
         };
-        let provider = spec.map_or("subprocess", |spec| &spec.provider).to_owned();
         Ok(Self {
             agents: offline::instances(spec, &sessions),
             root,
-            provider,
+            provider: offline.provider().to_owned(),
             source: Source::Files,
         })
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 use gascity_actors::model::millis;
 use gascity_actors::model::{AgentName, RunToken, SessionName};
+use gascity_actors::ports::Note;
 use rustix::fs::{CWD, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,18 @@ pub(super) struct NoteFile {
     pub(super) log_offset: u64,
     #[serde(default)]
     pub(super) meta: BTreeMap<String, String>,
+}
+
+/// The metadata of a session as it stands on disk, for its own processes to look at: costs one
+/// file. `None` if nothing is noted.
+pub(crate) fn metadata(
+    root: &Path,
+    name: &SessionName,
+) -> io::Result<Option<BTreeMap<Note, String>>> {
+    let files = Files::new(root.to_owned(), String::new());
+    let known = |(key, value): (String, String)| Some((Note::from_key(&key)?, value));
+    let note = files.read_note(name)?;
+    Ok(note.map(|note| note.meta.into_iter().filter_map(known).collect()))
 }
 
 /// The places of one city's sessions, and the mark they carry.
