@@ -72,7 +72,7 @@ impl ListArgs {
         } else if agents.is_empty() {
             context.out.note("no agents");
         } else {
-            context.out.drawing(&self.text(&agents))?;
+            context.out.line(self.text(&agents))?;
         }
         Ok(0)
     }

@@ -60,7 +60,7 @@ impl ShowArgs {
             true => context.out.document(&page.json())?,
             false => context
                 .out
-                .drawing(text::page(&page, chrono::Utc::now()).trim_end())?,
+                .line(text::page(&page, chrono::Utc::now()).trim_end())?,
         }
         Ok(0)
     }
