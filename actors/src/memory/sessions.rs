@@ -21,6 +21,10 @@ pub struct Behaviour {
     pub start_after: Duration,
     /// The start fails.
     pub start_fails: Option<StartFailure>,
+    /// The start goes on, and the session comes up, although nobody waits for it any more.
+    pub start_lingers: bool,
+    /// The start panics.
+    pub start_panics: bool,
     /// It ends by itself, this long after its start.
     pub exits: Option<(Duration, ExitStatus)>,
     /// It does not leave when interrupted.
@@ -67,6 +71,7 @@ struct World {
     pids: u32,
     listing_takes: Duration,
     listing_fails: Option<SessionError>,
+    listing_panics: bool,
     stops_fail: Option<SessionError>,
 }
 
@@ -79,7 +84,7 @@ struct Held {
     exit: Option<ExitStatus>,
     notes: BTreeMap<Note, String>,
     behaviour: Behaviour,
-    last_activity: DateTime<Utc>,
+    last_activity: Option<DateTime<Utc>>,
     attached: bool,
 }
 
@@ -127,7 +132,12 @@ impl MemorySessions {
     /// The agent does something visible.
     pub fn touch(&self, agent: &str) {
         let now = self.clock.wall();
-        self.each(agent, |held| held.last_activity = now);
+        self.each(agent, |held| held.last_activity = Some(now));
+    }
+
+    /// Nobody can tell any more when the agent did something.
+    pub fn hide_activity(&self, agent: &str) {
+        self.each(agent, |held| held.last_activity = None);
     }
 
     /// Somebody attaches a terminal to the agent, or leaves.
@@ -160,6 +170,13 @@ impl MemorySessions {
     pub fn set_processes(&self, agent: &str, names: &[&str]) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         self.each(agent, |held| held.behaviour.processes.clone_from(&names));
+    }
+
+    /// Tells everybody who listens, whether it is true or not: late and repeated news.
+    pub fn announce(&self, event: &SessionEvent) {
+        self.world()
+            .subscribers
+            .retain(|subscriber| subscriber.send(event.clone()).is_ok());
     }
 
     /// The backend dies and takes all sessions along.
@@ -206,6 +223,11 @@ impl MemorySessions {
     /// From now on a listing fails (or works again).
     pub fn fail_listing(&self, error: Option<SessionError>) {
         self.world().listing_fails = error;
+    }
+
+    /// From now on a listing panics, and whoever waits for it waits in vain (or works again).
+    pub fn break_listing(&self, broken: bool) {
+        self.world().listing_panics = broken;
     }
 
     /// From now on stops fail (or work again).
@@ -321,6 +343,58 @@ fn end_later(world: Arc<Mutex<World>>, token: RunToken, delay: Duration, status:
     });
 }
 
+/// One start, as scripted.
+async fn begin(
+    world: Arc<Mutex<World>>,
+    clock: Arc<MemoryClock>,
+    token: RunToken,
+    spec: Arc<StartSpec>,
+    behaviour: Behaviour,
+) -> Result<Started, StartFailure> {
+    if !behaviour.start_after.is_zero() {
+        tokio::time::sleep(behaviour.start_after).await;
+    }
+    #[allow(clippy::panic)] // the whole point
+    if behaviour.start_panics {
+        panic!("fault drill: the start of {} panics", spec.agent);
+    }
+    if let Some(failure) = &behaviour.start_fails {
+        return Err(failure.clone());
+    }
+    let ends = world.clone();
+    let mut world = lock(&world);
+    let held = world.sessions.get(&spec.session);
+    let foreign = world
+        .foreign
+        .iter()
+        .any(|name| name == spec.session.as_str());
+    if foreign || held.is_some_and(|held| held.exit.is_none()) {
+        return Err(StartFailure {
+            stage: "start",
+            class: FailureClass::Provider,
+            detail: format!("session {} exists", spec.session),
+        });
+    }
+    if let Some((after, status)) = behaviour.exits {
+        end_later(ends, token.clone(), after, status);
+    }
+    world.pids += 1;
+    let pid = world.pids;
+    let held = Held {
+        agent: spec.agent.clone(),
+        token,
+        pid,
+        started_at: clock.wall(),
+        exit: None,
+        notes: spec.notes.clone(),
+        behaviour,
+        last_activity: Some(clock.wall()),
+        attached: false,
+    };
+    world.sessions.insert(spec.session.clone(), held);
+    Ok(Started { pid: Some(pid) })
+}
+
 impl Sessions for MemorySessions {
     fn provider(&self) -> &'static str {
         "fake"
@@ -347,43 +421,26 @@ impl Sessions for MemorySessions {
             .get(spec.agent.as_str())
             .cloned()
             .unwrap_or_default();
+        let lingers = behaviour.start_lingers;
+        let start = begin(
+            self.world.clone(),
+            self.clock.clone(),
+            token,
+            spec,
+            behaviour,
+        );
+        if !lingers {
+            return Box::pin(start);
+        }
+        let start = tokio::spawn(start);
         Box::pin(async move {
-            if !behaviour.start_after.is_zero() {
-                tokio::time::sleep(behaviour.start_after).await;
-            }
-            if let Some(failure) = &behaviour.start_fails {
-                return Err(failure.clone());
-            }
-            let mut world = self.world();
-            if world
-                .sessions
-                .get(&spec.session)
-                .is_some_and(|held| held.exit.is_none())
-            {
-                return Err(StartFailure {
+            start.await.unwrap_or_else(|_| {
+                Err(StartFailure {
                     stage: "start",
                     class: FailureClass::Provider,
-                    detail: format!("session {} exists", spec.session),
-                });
-            }
-            if let Some((after, status)) = behaviour.exits {
-                end_later(self.world.clone(), token.clone(), after, status);
-            }
-            world.pids += 1;
-            let pid = world.pids;
-            let held = Held {
-                agent: spec.agent.clone(),
-                token,
-                pid,
-                started_at: self.clock.wall(),
-                exit: None,
-                notes: spec.notes.clone(),
-                behaviour,
-                last_activity: self.clock.wall(),
-                attached: false,
-            };
-            world.sessions.insert(spec.session.clone(), held);
-            Ok(Started { pid: Some(pid) })
+                    detail: "the start was lost".into(),
+                })
+            })
         })
     }
 
@@ -436,6 +493,10 @@ impl Sessions for MemorySessions {
                 tokio::time::sleep(takes).await;
             }
             let world = self.world();
+            #[allow(clippy::panic)] // the whole point
+            if world.listing_panics {
+                panic!("fault drill: the listing panics");
+            }
             if let Some(error) = world.listing_fails.clone() {
                 return Err(error);
             }
@@ -446,7 +507,7 @@ impl Sessions for MemorySessions {
                 live: held.exit.is_none(),
                 pid: Some(held.pid),
                 started_at: held.started_at,
-                last_activity: Some(held.last_activity),
+                last_activity: held.last_activity,
                 attached: held.attached,
                 notes: held.notes.clone(),
             };
