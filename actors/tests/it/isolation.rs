@@ -110,6 +110,7 @@ async fn a_lost_tracker_is_replaced_and_one_that_keeps_failing_takes_the_city_al
     assert_eq!(city.sessions.running(), before);
 }
 
+/// Invariant I24: registry edits start and stop exactly those cities.
 #[tokio::test(start_paused = true)]
 async fn cities_come_and_go_with_the_registry() {
     let town = Town::new().await;

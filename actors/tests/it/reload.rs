@@ -88,6 +88,7 @@ async fn a_broken_edit_changes_nothing_and_is_shown_until_fixed() {
     );
 }
 
+/// Invariant I15: a reload keeps the city's identity.
 #[tokio::test(start_paused = true)]
 async fn a_rename_is_refused_whole() {
     let (town, city) = Town::with(city("a").agent(agent("db"))).await;

@@ -4,14 +4,7 @@ use gascity_actors::StopMode;
 use gascity_actors::memory::Behaviour;
 use gascity_actors::model::StopSummary;
 
-use crate::util::{CRASH, MINUTE, Town, agent, city, dies_at_once, pass, settle};
-
-fn stubborn() -> Behaviour {
-    Behaviour {
-        ignores_interrupt: true,
-        ..Behaviour::default()
-    }
-}
+use crate::util::{CRASH, MINUTE, Town, agent, city, dies_at_once, pass, settle, stubborn};
 
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_interrupts_all_waits_and_forces_who_is_left() {

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use gascity_actors::memory::{Behaviour, MemoryCities, MemoryCity, MemoryClock, MemoryJournal};
 use gascity_actors::model::{
-    AgentSpec, AgentSpecBuilder, CityName, CitySpec, CitySpecBuilder, CityStatus, CityView,
-    ExitStatus, InstanceView,
+    AgentName, AgentSpec, AgentSpecBuilder, AgentState, CityName, CitySpec, CitySpecBuilder,
+    CityStatus, CityView, ExitStatus, FailureClass, InstanceView, PoolSpec, StartFailure,
 };
 use gascity_actors::ports::CityEntry;
-use gascity_actors::{CityRef, Machine, MachinePorts, MachineRef, MachineSettings};
+use gascity_actors::{
+    AgentCommand, CityRef, CommandError, Machine, MachinePorts, MachineRef, MachineSettings,
+};
 
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -36,6 +38,58 @@ pub(crate) fn dies_at_once() -> Behaviour {
         exits: Some((Duration::ZERO, CRASH)),
         ..Behaviour::default()
     }
+}
+
+/// Takes so long to come up.
+pub(crate) fn starts_in(time: Duration) -> Behaviour {
+    Behaviour {
+        start_after: time,
+        ..Behaviour::default()
+    }
+}
+
+/// Does not leave when asked to.
+pub(crate) fn stubborn() -> Behaviour {
+    Behaviour {
+        ignores_interrupt: true,
+        ..Behaviour::default()
+    }
+}
+
+/// The start fails, through the agent.
+pub(crate) fn cannot_start() -> Behaviour {
+    let failure = StartFailure {
+        stage: "work_dir",
+        class: FailureClass::Agent,
+        detail: "no such directory".into(),
+    };
+    Behaviour {
+        start_fails: Some(failure),
+        ..Behaviour::default()
+    }
+}
+
+/// A pool of up to five, sized by the line `count`.
+pub(crate) fn pool() -> PoolSpec {
+    PoolSpec {
+        max: Some(5),
+        check: Some("count".into()),
+        ..PoolSpec::default()
+    }
+}
+
+/// web -> api -> db.
+pub(crate) fn chain() -> CitySpecBuilder {
+    city("a")
+        .agent(agent("web").depends_on("api"))
+        .agent(agent("api").depends_on("db"))
+        .agent(agent("db"))
+}
+
+/// "Saves" a config, and lets it be applied.
+pub(crate) async fn save(city: &MemoryCity, spec: CitySpecBuilder) {
+    city.desired.set(Ok(spec.build().unwrap()));
+    settle().await;
 }
 
 pub(crate) fn path_of(name: &str) -> PathBuf {
@@ -119,6 +173,23 @@ impl Town {
             .status
     }
 
+    /// Does something with an agent of a city.
+    pub(crate) async fn command(
+        &self,
+        name: &str,
+        agent: &str,
+        command: AgentCommand,
+    ) -> Result<AgentState, CommandError> {
+        let agent = AgentName::new(agent).unwrap();
+        self.city(name).command(&agent, command).await.unwrap()
+    }
+
+    /// The state of an agent, and why it is in it.
+    pub(crate) async fn state(&self, name: &str, agent: &str) -> (AgentState, String) {
+        let view = self.instance(name, agent).await;
+        (view.state, view.reason.unwrap_or_default())
+    }
+
     /// Every actor vanishes without a word, as when the process is killed.
     pub(crate) async fn kill_all_actors(&mut self) {
         let mut machine = self.machine.take().unwrap();
@@ -148,4 +219,38 @@ pub(crate) fn agent_trace(city: &MemoryCity) -> Vec<String> {
         .into_iter()
         .filter(|line| line.starts_with("agent."))
         .collect()
+}
+
+/// What happened to agents, with its cause or reason: `started db initial`, `stopped api drift`.
+pub(crate) fn story(city: &MemoryCity) -> Vec<String> {
+    let events = city.journal.events();
+    let about_agents = events
+        .iter()
+        .filter_map(|e| Some((e.kind.strip_prefix("agent.")?.to_owned(), e)));
+    about_agents
+        .map(|(kind, event)| {
+            let why = ["cause", "reason"].map(|key| event.payload.get(key));
+            let why = why.into_iter().flatten().next().and_then(|v| v.as_str());
+            let line = format!("{kind} {} {}", event.subject, why.unwrap_or_default());
+            line.trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// The story from its line `told` on.
+pub(crate) fn since(city: &MemoryCity, told: usize) -> Vec<String> {
+    story(city).split_off(told)
+}
+
+/// Names of live agents.
+pub(crate) fn up(city: &MemoryCity) -> Vec<String> {
+    let running = city.sessions.running();
+    running.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Sessions a method was called on, in order.
+pub(crate) fn calls_of(city: &MemoryCity, op: &str) -> Vec<String> {
+    let calls = city.sessions.calls();
+    let of_op = calls.into_iter().filter(|call| call.op == op);
+    of_op.map(|call| call.session).collect()
 }
