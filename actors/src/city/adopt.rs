@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::policy::{Phase, Run, Slot, Trigger, Want, parse_history};
 use crate::ports::{Facts, Fence, Listing, Note};
-use crate::worker::{Grace, Mode};
+use crate::worker::{Grace, Mode, WorkerMsg};
 
 const CLEAR_LIMIT: Duration = Duration::from_secs(10);
 
@@ -118,8 +118,35 @@ impl CityState {
             self.emit(draft);
         }
         self.spawn_worker(&facts.agent, Mode::Adopt).await;
+        self.backfill(facts);
         self.arm_drain(&facts.agent);
         self.honour_intent(facts);
+    }
+
+    /// A run without a hash is taken for one of the config in force, and compared from now on.
+    fn backfill(&mut self, facts: &Facts) {
+        let Some(entry) = self.slots.get_mut(&facts.agent) else {
+            return;
+        };
+        let spec = entry.slot.spec.clone();
+        let known = entry.slot.want != Want::Gone && facts.live;
+        let Some(run) = entry.slot.run.as_mut().filter(|_| known) else {
+            return;
+        };
+        let mut missing = Vec::new();
+        if run.fingerprint.is_none() {
+            run.fingerprint = Some(spec.fingerprint.clone());
+            let fields = serde_json::to_string(&spec.fingerprint.fields).unwrap_or_default();
+            missing.push((Note::ConfigHashFields, fields));
+            missing.push((Note::ConfigHash, spec.fingerprint.hash.clone()));
+        }
+        if run.live_hash.is_none() {
+            run.live_hash = Some(spec.live_hash());
+            missing.push((Note::LiveHash, spec.live_hash()));
+        }
+        for (note, value) in missing {
+            entry.tell(WorkerMsg::Note(note, Some(value)));
+        }
     }
 
     /// The spec of a session whose instance has no slot: a member of a pool beyond its count, or a

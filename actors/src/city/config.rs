@@ -188,6 +188,7 @@ impl CityState {
 
     fn forgive_all(&mut self, drifted: &[AgentName]) {
         let now = self.now();
+        let kept: HashSet<&AgentName> = self.args.spec.agents.iter().map(|a| &a.name).collect();
         let mut freed = Vec::new();
         for entry in self.slots.iter_mut() {
             let changed = drifted.contains(&entry.slot.spec.template);
@@ -197,11 +198,13 @@ impl CityState {
             entry.slot.cascade_of.clear();
             entry.slot.blocked_on = None;
             if forgive(&mut entry.slot, changed, now) {
-                freed.push(entry.slot.spec.name.clone());
+                let stays = kept.contains(&entry.slot.spec.template);
+                let cause = if stays { "reload" } else { "removed" };
+                freed.push((entry.slot.spec.name.clone(), cause));
             }
         }
-        for agent in freed {
-            self.emit(events::unquarantined(&agent, "reload"));
+        for (agent, cause) in freed {
+            self.emit(events::unquarantined(&agent, cause));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What should run: the desired set, and the checks that size pools.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::{CityMsg, CityState};
-use crate::model::{AgentName, AgentSpec, EventDraft, PoolSpec, StartCause};
+use crate::model::{AgentName, AgentSpec, CitySpec, EventDraft, PoolSpec, StartCause};
 use crate::policy::{Phase, Slot, Want, clamp, desired, parse_count, unnamed};
 use crate::ports::{Listing, ShellError, ShellJob};
 
@@ -58,6 +59,9 @@ impl CityState {
         }
         for entry in self.slots.iter_mut() {
             if !order.contains_key(&entry.slot.spec.name) {
+                if let Some(member) = member_now(&spec, &entry.slot.spec) {
+                    entry.slot.spec = Arc::new(member);
+                }
                 entry.slot.want = unnamed(&spec, &entry.slot.spec, &counts);
             }
         }
@@ -70,8 +74,8 @@ impl CityState {
         self.pools.iter().filter_map(known).collect()
     }
 
-    fn templates(&self) -> Vec<(std::sync::Arc<AgentSpec>, std::sync::Arc<PoolSpec>)> {
-        let pool = |agent: &std::sync::Arc<AgentSpec>| Some((agent.clone(), agent.pool.clone()?));
+    fn templates(&self) -> Vec<(Arc<AgentSpec>, Arc<PoolSpec>)> {
+        let pool = |agent: &Arc<AgentSpec>| Some((agent.clone(), agent.pool.clone()?));
         self.args.spec.agents.iter().filter_map(pool).collect()
     }
 
@@ -218,6 +222,13 @@ impl CityState {
             (None, Some(_)) => pool.max == Some(0),
         }
     }
+}
+
+/// The config in force for a member of a pool that is not wanted: how it leaves may have changed.
+fn member_now(spec: &CitySpec, member: &AgentSpec) -> Option<AgentSpec> {
+    let template = spec.agent(&member.template)?;
+    let now = template.instance(member.pool_slot?);
+    (template.is_template() && now.name == member.name).then_some(now)
 }
 
 fn hook(line: String, pool: &PoolSpec, agent: &AgentName, limit: std::time::Duration) -> ShellJob {

@@ -159,8 +159,10 @@ impl CityState {
             return;
         }
         match plan_running(slot, &self.args.spec.daemon, now) {
-            // What is known of its activity is as old as the last listing: look again.
-            Some(Action::Stop(_, StopReason::Idle)) => self.me.send(CityMsg::Tick(Trigger::Poke)),
+            // Activity and acks are known as of the last listing only: look again.
+            Some(Action::Stop(_, StopReason::Idle) | Action::Undrain(_)) => {
+                self.me.send(CityMsg::Tick(Trigger::Poke));
+            }
             Some(action) => self.dispatch(Some(agent.clone()), action, None).await,
             None if slot.run.is_none() => self.consider(agent).await,
             None => {}

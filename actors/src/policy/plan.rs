@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::slot::{DrainReason, Phase, Run, Slot, Want};
 use crate::model::{Daemon, OnDrift, SessionName, StopReason};
-use crate::ports::{Facts, Listing};
+use crate::ports::{Facts, Listing, Note};
 
 /// One step towards the desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,10 +244,13 @@ fn unknown_sessions<S: Borrow<Slot>>(slots: &[S], listing: &Listing, actions: &m
         let busy =
             slot.is_some_and(|slot| slot.run.is_some() || matches!(slot.phase, Phase::Queued(_)));
         let failed = slot.is_some_and(|slot| slot.failed.as_ref() == Some(&facts.token));
+        let generation = |facts: &Facts| facts.notes.get(&Note::Generation)?.parse::<u64>().ok();
+        let older = slot.is_some_and(|slot| generation(facts).is_some_and(|g| g < slot.generation));
         match (busy, ended) {
             // Its start was given up and reported as failed.
             _ if failed => actions.push(Action::Bury(index)),
             (true, _) => {}
+            (false, false) if older => actions.push(Action::Bury(index)),
             (false, false) => actions.push(Action::Adopt(index)),
             (false, true) if !facts.live => actions.push(Action::Bury(index)),
             // Seen to end after the listing was made.
