@@ -218,6 +218,18 @@ async fn a_drain_because_of_drift_is_forced_after_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_finished_because_of_drift_has_the_new_config() {
+    let (town, city) = draining_drift().await;
+    town.command("a", "db", DrainAck).await.unwrap();
+    settle().await;
+    assert_eq!(
+        story(&city)[3..],
+        ["stopped db drained", "started db drift"]
+    );
+    assert_eq!(town.instance("a", "db").await.drifted_from, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_because_of_drift_ends_when_the_edit_is_reverted() {
     let (_town, city) = draining_drift().await;
     let reverted = crate::util::city("a").agent(agent("db").env("A", "1").on_drift(OnDrift::Drain));

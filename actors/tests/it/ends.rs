@@ -173,3 +173,25 @@ async fn an_agent_removed_from_quarantine_leaves_it() {
     assert_eq!(since(&city, told), ["unquarantined bad removed"]);
     assert_eq!(town.view("a").await.instances.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_planned_stop_is_forced_after_the_grace_and_says_so() {
+    let town = Town::new().await;
+    let city = town.add(city("a").agent(agent("db")));
+    city.sessions.script("db", crate::util::stubborn());
+    settle().await;
+    let restart = AgentCommand::Restart;
+    town.command("a", "db", restart).await.unwrap();
+    settle().await;
+    assert_eq!(
+        city.sessions.noted("db", Note::StopIntent).as_deref(),
+        Some("user")
+    );
+    pass(std::time::Duration::from_millis(4990)).await;
+    assert_eq!(story(&city).len(), 1);
+    pass(std::time::Duration::from_millis(20)).await;
+    assert_eq!(story(&city)[1..], ["stopped db user", "started db user"]);
+    let events = city.journal.events();
+    let stopped = events.iter().find(|e| e.kind == "agent.stopped").unwrap();
+    assert_eq!(stopped.payload["forced"], true);
+}

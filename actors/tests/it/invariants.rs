@@ -7,13 +7,12 @@
 //!
 //! Not here, for they need more than ports in memory: I1 (locks and sockets of real processes), I11
 //! and the orders of I14 (orders), I12 (real processes), the source scan of I13 (the root's tidy
-//! test), I17 (the file watcher).
+//! test), I17 (the file watcher). I3, I28 and I29 are in `histories.rs`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gascity_actors::memory::{MemoryCity, MemoryClock};
-use gascity_actors::model::{AgentSpecBuilder, CitySpecBuilder, CityStatus};
+use gascity_actors::memory::MemoryClock;
+use gascity_actors::model::{AgentSpecBuilder, CityStatus};
 use gascity_actors::ports::{Note, SessionEvent, SessionEventKind};
 use gascity_actors::{AgentCommand, Machine, MachinePorts, MachineSettings, StopMode};
 
@@ -357,10 +356,8 @@ async fn ticks_pokes_commands_and_checks_after_a_stop_start_nothing() {
     town.cities.unregister("a");
     settle().await;
     let _ = town.city("a").poke().await;
-    let _ = town.city("a").command(
-        &gascity_actors::model::AgentName::new("db").unwrap(),
-        AgentCommand::Restart,
-    );
+    let refused = town.command("a", "db", AgentCommand::Restart).await;
+    assert_eq!(refused.unwrap_err(), gascity_actors::CommandError::Busy);
     pass(10 * MINUTE).await;
     assert_eq!(city.sessions.count("start", None), starts);
     assert_eq!(up(&city).len(), 0);
@@ -379,152 +376,4 @@ async fn nobody_with_a_terminal_attached_is_stopped() {
     city.sessions.attach("db", false);
     pass(31 * SECOND).await;
     assert_eq!(city.journal.count("agent.started", "db"), 2, "one restart");
-}
-
-/// A small deterministic source of choices.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        // Numerical Recipes' constants; the high bits are the good ones.
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
-/// Up to six agents that need earlier ones at random, and a pool.
-fn random_city(dice: &mut Dice) -> CitySpecBuilder {
-    let mut spec = city("a").daemon(|d| d.start_parallelism = 2);
-    for i in 0..6 {
-        if dice.roll(5) == 0 {
-            continue;
-        }
-        let mut one = agent(&format!("n{i}")).env("A", dice.roll(2).to_string());
-        one = one
-            .suspended(dice.roll(8) == 0)
-            .max_restarts(3, 10 * MINUTE);
-        spec = spec.agent(one);
-    }
-    spec.agent(agent("w").pool(pool()))
-}
-
-async fn random_history(seed: u64) -> (Town, MemoryCity) {
-    let mut dice = Dice(seed);
-    let town = Town::new().await;
-    let city = town.add(random_city(&mut dice));
-    for _ in 0..40 {
-        let who = format!("n{}", dice.roll(6));
-        match dice.roll(8) {
-            0 => save(&city, random_city(&mut dice)).await,
-            1 | 2 => drop(city.sessions.exit(&who, CRASH)),
-            3 => city.shell.prints("count", &dice.roll(5).to_string()),
-            4 => city.sessions.exit_unnoticed(&who, CRASH),
-            5 => drop(town.door().crash(&format!("a/{who}")).await),
-            6 => city.sessions.note(&who, Note::RestartRequested, Some("1")),
-            _ => city
-                .sessions
-                .script(&who, starts_in(Duration::from_secs(dice.roll(20)))),
-        }
-        pass(Duration::from_millis(dice.roll(40_000))).await;
-    }
-    (town, city)
-}
-
-/// Invariant I3: whatever happened, two ticks and the longest delay later everything is as wanted.
-#[tokio::test(start_paused = true)]
-async fn after_any_history_running_is_what_is_desired() {
-    for seed in 0..12 {
-        let (town, city) = random_history(seed).await;
-        // Pool members on their way out have their drain timeout.
-        pass(6 * MINUTE + 2 * 30 * SECOND + 30 * SECOND).await;
-        let view = town.view("a").await;
-        for one in &view.instances {
-            use gascity_actors::model::AgentState::{Quarantined, Running, Suspended};
-            let settled = matches!(one.state, Running | Suspended | Quarantined);
-            assert!(settled, "seed {seed}: {} is {:?}", one.name, one.state);
-        }
-        let mut running: Vec<String> = view
-            .instances
-            .iter()
-            .filter(|one| one.running)
-            .map(|one| one.qualified_name.to_string())
-            .collect();
-        running.sort();
-        assert_eq!(up(&city), running, "seed {seed}");
-    }
-}
-
-/// Invariant I29: each run has one terminal event if it was announced and is over, else none.
-#[tokio::test(start_paused = true)]
-async fn each_run_has_exactly_one_terminal_event() {
-    for seed in 100..112 {
-        let (town, city) = random_history(seed).await;
-        town.door().stop(StopMode::Graceful).await.unwrap();
-        let mut begun = BTreeMap::new();
-        let mut ended = BTreeMap::new();
-        for event in city.journal.events() {
-            let Some(token) = event.payload.get("session_id").cloned() else {
-                continue;
-            };
-            let count = match event.kind.as_str() {
-                "agent.started" => &mut begun,
-                "agent.stopped" | "agent.crashed" | "agent.suspended" | "agent.idle_killed" => {
-                    &mut ended
-                }
-                _ => continue,
-            };
-            *count.entry(token.to_string()).or_insert(0) += 1;
-        }
-        assert_eq!(begun, ended, "seed {seed}");
-        assert!(begun.values().all(|count| *count == 1), "seed {seed}");
-    }
-}
-
-/// Invariant I28: in random graphs nobody starts before what it needs is up, stops go the other
-/// way, and no more than allowed are in flight.
-#[tokio::test(start_paused = true)]
-async fn in_random_graphs_starts_and_stops_follow_dependencies() {
-    for seed in 0..15 {
-        let mut dice = Dice(seed);
-        let town = Town::new().await;
-        let mut spec = city("a").daemon(|d| (d.start_parallelism, d.stop_parallelism) = (3, 3));
-        let mut needs = Vec::new();
-        for i in 0..9_u64 {
-            let mut one = agent(&format!("n{i}"));
-            for on in (0..i).filter(|_| dice.roll(4) == 0) {
-                one = one.depends_on(format!("n{on}"));
-                needs.push((format!("n{i}"), format!("n{on}")));
-            }
-            spec = spec.agent(one);
-        }
-        let city = town.add(spec);
-        for i in 0..9 {
-            let mut slow = starts_in(Duration::from_secs(1 + dice.roll(4)));
-            slow.ignores_interrupt = true;
-            city.sessions.script(&format!("n{i}"), slow);
-        }
-        pass(5 * MINUTE).await;
-        assert_eq!(up(&city).len(), 9, "seed {seed}");
-        let events = city.journal.trace();
-        let begun = calls_of(&city, "start");
-        let started = |name: &str| {
-            events
-                .iter()
-                .position(|l| *l == format!("agent.started {name}"))
-        };
-        let called = |name: &str| begun.iter().position(|n| n == name);
-        for (one, on) in &needs {
-            assert!(started(on) < started(one), "seed {seed}: {one} needs {on}");
-            assert!(called(on) < called(one), "seed {seed}: {one} needs {on}");
-        }
-        town.door().stop(StopMode::Graceful).await.unwrap();
-        let stops = calls_of(&city, "stop");
-        let stopped = |name: &str| stops.iter().position(|n| n == name);
-        for (one, on) in &needs {
-            assert!(stopped(one) < stopped(on), "seed {seed}: {one} needs {on}");
-        }
-    }
 }

@@ -94,6 +94,19 @@ async fn a_city_that_keeps_crashing_is_retried_with_doubling_delays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_crashes_of_a_city_are_forgotten_after_ten_minutes() {
+    let (town, _city) = Town::with(city("a").agent(agent("db"))).await;
+    for _ in 0..3 {
+        assert!(town.door().crash("a").await);
+        pass(MINUTE).await;
+    }
+    pass(10 * MINUTE).await;
+    assert!(town.door().crash("a").await);
+    pass(Duration::from_millis(1100)).await;
+    assert_eq!(town.status("a"), CityStatus::Running, "after one second");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_tracker_is_replaced_and_one_that_keeps_failing_takes_the_city_along() {
     let (town, city) = Town::with(city("a").agent(agent("db"))).await;
     for _ in 0..5 {

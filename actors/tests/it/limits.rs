@@ -1,6 +1,6 @@
 //! Who runs when not everybody may: limits, held agents, suspension.
 
-use gascity_actors::model::AgentState;
+use gascity_actors::model::{AgentState, PoolSpec};
 
 use crate::util::{HOUR, MINUTE, Town, agent, city, pass, pool, save, settle, since, story, up};
 
@@ -17,20 +17,26 @@ async fn agents_beyond_the_limit_are_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fixed_agents_come_first_then_the_minimum_of_pools_then_the_rest() {
-    let town = Town::new().await;
-    let least = |min| gascity_actors::model::PoolSpec { min, ..pool() };
-    let spec = city("a")
-        .max_agents(3)
-        .agent(agent("x").pool(least(0)))
-        .agent(agent("w").pool(least(1)))
-        .agent(agent("db"));
-    let city = town.add(spec);
-    city.shell.prints("count", "2");
+async fn fixed_agents_come_before_pools_wherever_they_stand() {
+    let pair = PoolSpec {
+        min: 2,
+        check: None,
+        ..pool()
+    };
+    let spec = city("a").max_agents(2).agent(agent("w").pool(pair));
+    let (town, city) = Town::with(spec.agent(agent("db"))).await;
+    assert_eq!(up(&city), ["db", "w-1"]);
+    assert_eq!(town.state("a", "w-2").await.0, AgentState::Limited);
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_instances_keep_their_place() {
+    let spec = || city("a").max_agents(1).agent(agent("two"));
+    let (_town, city) = Town::with(spec()).await;
+    let first = crate::util::city("a").max_agents(1).agent(agent("one"));
+    save(&city, first.agent(agent("two"))).await;
     pass(MINUTE).await;
-    // The first to be known fill the places; whoever runs keeps its place.
-    assert_eq!(up(&city).len(), 3);
-    assert!(up(&city).contains(&"db".to_owned()));
+    assert_eq!(up(&city), ["two"], "although one stands before it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,12 @@
 //! The table of races (patrol.md 12). Three of its rows are elsewhere: idle and drift together in
 //! `idle.rs`, a reload during a cascade in `cascades.rs`, a restart in quarantine in `commands.rs`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gascity_actors::AgentCommand::Restart;
 use gascity_actors::memory::Behaviour;
-use gascity_actors::model::{AgentState, ExitStatus};
+use gascity_actors::model::{AgentName, AgentState, ExitStatus};
 
 use crate::util::{
     CRASH, MINUTE, Town, agent, city, pass, save, settle, since, starts_in, story, up,
@@ -30,15 +31,37 @@ async fn an_exit_after_a_stop_intent_is_planned_whatever_the_status() {
     assert_eq!(town.instance("a", "db").await.restarts_in_window, 0);
 }
 
+/// The exit meets the restart at every point of the restart's way through the tree: before it is
+/// known to anybody, before the Worker hears of it, after.
 #[tokio::test(start_paused = true)]
-async fn an_exit_before_the_intent_arrives_is_unplanned_and_leads_to_one_start() {
-    let (town, city) = Town::with(city("a").agent(agent("db"))).await;
-    city.sessions.exit("db", CRASH);
-    let _ = town.command("a", "db", Restart).await;
-    settle().await;
-    let told = story(&city);
-    assert_eq!(told[1], "crashed db");
-    assert_eq!(city.sessions.count("start", None), 2, "never two");
+async fn an_exit_around_the_arrival_of_an_intent_leads_to_one_start_per_end() {
+    let mut stories = BTreeSet::new();
+    for steps in 0..40 {
+        let (town, city) = Town::with(city("a").agent(agent("db"))).await;
+        pass(MINUTE).await;
+        let handle = town.city("a");
+        let db = AgentName::new("db").unwrap();
+        let restart = tokio::spawn(async move { handle.command(&db, Restart).await });
+        for _ in 0..steps {
+            tokio::task::yield_now().await;
+        }
+        city.sessions.exit("db", CRASH);
+        settle().await;
+        restart.await.unwrap().unwrap().unwrap();
+        let told = story(&city);
+        let ends = told.iter().filter(|l| !l.starts_with("started")).count();
+        assert_eq!(told.len(), 2 * ends + 1, "{steps}: {told:?}");
+        assert_eq!(
+            city.sessions.count("start", None),
+            ends + 1,
+            "{steps}: {told:?}"
+        );
+        assert_eq!(up(&city), ["db"], "{steps}");
+        stories.insert(told);
+    }
+    let merged = ["started db initial", "crashed db", "started db crash"];
+    assert!(stories.iter().any(|told| *told == merged), "{stories:?}");
+    assert!(stories.len() > 1, "{stories:?}");
 }
 
 #[tokio::test(start_paused = true)]

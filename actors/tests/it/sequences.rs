@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gascity_actors::StopMode;
-use gascity_actors::memory::Behaviour;
+use gascity_actors::model::ExitStatus;
 use gascity_actors::ports::Note;
 
 use crate::util::{
@@ -142,16 +142,9 @@ async fn kill_dash_nine_of_the_supervisor() {
 async fn graceful_stop() {
     let town = Town::new().await;
     let city = town.add(chain());
-    for name in ["web", "db"] {
+    for name in ["web", "api", "db"] {
         city.sessions.script(name, stubborn());
     }
-    city.sessions.script(
-        "api",
-        Behaviour {
-            ignores_interrupt: true,
-            ..Behaviour::default()
-        },
-    );
     settle().await;
     let told = city.journal.trace().len();
     let began = tokio::time::Instant::now();
@@ -160,8 +153,7 @@ async fn graceful_stop() {
         async move { door.stop(StopMode::Graceful).await }
     });
     pass(SECOND).await;
-    city.sessions
-        .exit("api", gascity_actors::model::ExitStatus::Code(0));
+    city.sessions.exit("api", ExitStatus::Code(0));
     stop.await.unwrap().unwrap();
     assert_eq!(began.elapsed().as_secs(), 5);
     assert_eq!(

@@ -150,3 +150,19 @@ async fn a_worker_lost_during_the_stop_does_not_hold_it_up() {
     assert_eq!(city.sessions.running(), []);
     assert_eq!(city.journal.count("agent.stopped", "web"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_under_way_does_not_prolong_the_grace_of_a_shutdown() {
+    let town = Town::new().await;
+    let city = town.add(city("a").agent(agent("web")).agent(agent("db")));
+    for name in ["web", "db"] {
+        city.sessions.script(name, stubborn());
+    }
+    settle().await;
+    let restart = gascity_actors::AgentCommand::Restart;
+    town.command("a", "web", restart).await.unwrap();
+    pass(Duration::from_secs(2)).await;
+    let began = tokio::time::Instant::now();
+    town.door().stop(StopMode::Graceful).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 5);
+}

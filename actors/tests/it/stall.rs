@@ -23,7 +23,7 @@ async fn a_stalled_city_is_replaced_and_its_agents_run_on() {
     a.sessions.break_listing(true); // the tick that waits for it never ends
     pass(89 * SECOND).await;
     assert_eq!(town.status("a"), CityStatus::Running);
-    pass(2 * SECOND).await;
+    pass(3 * SECOND / 2).await;
     a.sessions.break_listing(false);
     assert_eq!(a.journal.trace().last().unwrap(), "city.stalled a");
     assert_eq!(town.journal.count("city.stalled", "a"), 1);
@@ -52,7 +52,7 @@ async fn a_city_that_never_finishes_its_first_tick_is_stalled_too() {
     let town = Town::new().await;
     let city = town.add(city("a").agent(agent("db")));
     city.sessions.break_listing(true);
-    pass(91 * SECOND).await;
+    pass(181 * SECOND / 2).await;
     assert_eq!(city.journal.count("city.stalled", "a"), 1);
     city.sessions.break_listing(false);
     pass(5 * SECOND).await;
@@ -85,7 +85,7 @@ async fn a_city_that_stalls_again_and_again_comes_back_with_growing_delays() {
 async fn agents_of_a_stalled_city_that_die_meanwhile_are_restarted_by_its_successor() {
     let (_town, city) = Town::with(city("a").agent(agent("db"))).await;
     city.sessions.break_listing(true);
-    pass(91 * SECOND).await;
+    pass(181 * SECOND / 2).await;
     city.sessions.exit("db", crate::util::CRASH);
     settle().await;
     city.sessions.break_listing(false);

@@ -148,3 +148,17 @@ async fn a_swap_is_no_city_start_for_pools() {
     assert_eq!(names(&other), ["w-1", "w-2"]);
     assert_eq!(city.shell.count("boot"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_cannot_be_stopped_is_not_started_a_second_time() {
+    let (_town, city, other) = with_other().await;
+    city.sessions.script("db", stubborn());
+    city.sessions.exit("db", crate::util::CRASH);
+    settle().await;
+    let busy = gascity_actors::ports::SessionError::Backend("busy".into());
+    city.sessions.fail_stops(Some(busy));
+    save(&city, under("new")).await;
+    pass(10 * MINUTE).await;
+    assert_eq!(up(&city), ["db"], "where it was");
+    assert_eq!(names(&other), ["api", "web"]);
+}

@@ -161,7 +161,8 @@ async fn the_order_of_stops_holds_through_agents_that_do_not_run() {
     settle().await;
     city.sessions.clear_calls();
     town.door().stop(StopMode::Graceful).await.unwrap();
-    assert_eq!(calls_of(&city, "stop"), ["web", "db"]);
+    // Last of all, the remains of api are cleared away.
+    assert_eq!(calls_of(&city, "stop"), ["web", "db", "api"]);
 }
 
 #[tokio::test(start_paused = true)]

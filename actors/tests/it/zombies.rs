@@ -96,6 +96,7 @@ async fn zombies_in_a_row_end_in_quarantine_and_are_cleared_away() {
 #[tokio::test(start_paused = true)]
 async fn a_zombie_among_adopted_sessions_is_found_at_once() {
     let (mut town, city) = named().await;
+    pass(MINUTE).await;
     town.kill_all_actors().await;
     city.sessions.set_processes("db", &["sh"]);
     town.found().await;
