@@ -65,11 +65,16 @@ pub(crate) enum MachineMsg {
         id: ActorId,
         status: CityStatus,
     },
-    /// A city finished a tick; the next is due within a few patrol intervals.
+    /// A city finished a tick; the next is due within a few of these intervals.
     Ticked {
         path: PathBuf,
         id: ActorId,
-        /// The config in force.
+        interval: Duration,
+    },
+    /// A city has another config in force.
+    Configured {
+        path: PathBuf,
+        id: ActorId,
         spec: Arc<CitySpec>,
     },
     /// A city has not finished a tick for too long.
@@ -99,6 +104,7 @@ impl MachineMsg {
             Self::Opened { .. } => "Opened",
             Self::CityStatus { .. } => "CityStatus",
             Self::Ticked { .. } => "Ticked",
+            Self::Configured { .. } => "Configured",
             Self::Stalled { .. } => "Stalled",
             Self::Retry { .. } => "Retry",
             Self::CityStopped { .. } => "CityStopped",
@@ -248,7 +254,8 @@ impl Actor for MachineSupervisor {
                 result,
             } => st.on_opened(&path, attempt, result).await,
             MachineMsg::CityStatus { path, id, status } => st.on_city_status(&path, id, status),
-            MachineMsg::Ticked { path, id, spec } => st.on_ticked(&path, id, spec),
+            MachineMsg::Ticked { path, id, interval } => st.on_ticked(&path, id, interval),
+            MachineMsg::Configured { path, id, spec } => st.on_configured(&path, id, spec),
             MachineMsg::Stalled { path, id } => st.on_stalled(&path, id),
             MachineMsg::Retry { path, attempt } => st.on_retry(&path, attempt),
             MachineMsg::CityStopped { path, summary } => st.on_city_stopped(&path, summary),
@@ -467,7 +474,7 @@ impl MachineState {
             version: self.args.settings.version.as_str().into(),
             mode: self.args.settings.mode.as_str().into(),
         };
-        let spec = args.spec.clone();
+        let interval = args.spec.daemon.patrol_interval;
         let parent = self.me.actor().get_cell();
         let (city, _) = Actor::spawn_linked(None, CitySupervisor, args, parent)
             .await
@@ -476,7 +483,7 @@ impl MachineState {
             record.status = CityStatus::AdoptingSessions;
             let id = city.get_id();
             record.child = Some(Addr::new(city, gauge));
-            self.on_ticked(path, id, spec); // its first tick has a deadline, too
+            self.on_ticked(path, id, interval); // its first tick has a deadline, too
         }
         Ok(())
     }
@@ -499,8 +506,19 @@ impl MachineState {
         }
     }
 
+    /// Remembers the last good config, should the city crash while the one on disk is broken.
+    fn on_configured(&mut self, path: &PathBuf, id: ActorId, spec: Arc<CitySpec>) {
+        let record = self
+            .cities
+            .get_mut(path)
+            .filter(|record| record.is_actor(id));
+        if let Some(opened) = record.and_then(|record| record.opened.as_mut()) {
+            opened.spec = spec;
+        }
+    }
+
     /// Sets the alarm that rings when the city stops ticking.
-    fn on_ticked(&mut self, path: &PathBuf, id: ActorId, spec: Arc<CitySpec>) {
+    fn on_ticked(&mut self, path: &PathBuf, id: ActorId, interval: Duration) {
         let me = self.me.clone();
         let Some(record) = self
             .cities
@@ -509,10 +527,7 @@ impl MachineState {
         else {
             return;
         };
-        let limit = (spec.daemon.patrol_interval * STALL_INTERVALS).max(STALL_AT_LEAST);
-        if let Some(opened) = &mut record.opened {
-            opened.spec = spec; // the last good one, should the city crash
-        }
+        let limit = (interval * STALL_INTERVALS).max(STALL_AT_LEAST);
         record.stall = Some(me.send_after(
             limit,
             MachineMsg::Stalled {

@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{CityMsg, CityState, events};
+use crate::machine::MachineMsg;
 use crate::model::{AgentName, AgentSpec, CitySpec, ConfigState, ConfigView, EventDraft};
 use crate::policy::{Graph, Phase, Slot, Trigger};
 use crate::ports::{Diagnostic, LoadError};
@@ -165,6 +166,11 @@ impl CityState {
             .cloned()
             .collect();
         self.args.spec = spec;
+        self.args.machine.send(MachineMsg::Configured {
+            path: self.args.path.clone(),
+            id: self.me.actor().get_id(),
+            spec: self.args.spec.clone(),
+        });
         self.graph = Graph::new(self.args.spec.agents.iter().map(|agent| &**agent));
         self.pools
             .retain(|template, _| kept_pool(&self.args.spec, template));

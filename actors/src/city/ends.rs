@@ -26,7 +26,8 @@ impl CityState {
             return; // seen before, or of a run this slot never had
         }
         if self.keep_failure(agent, &end) {
-            return self.note_result(agent).await;
+            self.note_result(agent).await;
+            return self.pump_queue().await; // its permit is free
         }
         if let Some(began) = end.began {
             // An end overtakes the report of the start: supervision events come first.

@@ -316,7 +316,7 @@ impl CityState {
         self.args.machine.send(MachineMsg::Ticked {
             path: self.args.path.clone(),
             id,
-            spec: self.args.spec.clone(),
+            interval,
         });
         if !self.is_open() {
             return;

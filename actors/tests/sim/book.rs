@@ -41,6 +41,8 @@ pub(crate) struct Book {
     /// Count of supervisors this city has had.
     supervisor: u32,
     quarantines: BTreeSet<(String, String)>,
+    /// Slots this supervisor has shown last.
+    slots: BTreeSet<AgentName>,
 }
 
 /// What is known of one run.
@@ -187,6 +189,7 @@ impl Book {
         self.alive.clear();
         self.launches.clear();
         self.quarantines.clear();
+        self.slots.clear();
         if let Some(spec) = self.loaded.clone() {
             self.in_force = Some(spec);
         }
@@ -359,9 +362,13 @@ impl Book {
         self.ledgers.insert(agent.clone(), ledger);
     }
 
-    /// Slots that are gone took their ledgers along.
-    pub(crate) fn forget_all_but(&mut self, slots: &BTreeSet<AgentName>) {
-        self.ledgers.retain(|agent, _| slots.contains(agent));
+    /// Slots that are gone took their ledgers along. A supervisor that just began may not have
+    /// them yet.
+    pub(crate) fn on_slots(&mut self, slots: BTreeSet<AgentName>) {
+        for gone in self.slots.difference(&slots) {
+            self.ledgers.remove(gone);
+        }
+        self.slots = slots;
     }
 }
 

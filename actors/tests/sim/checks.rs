@@ -82,7 +82,7 @@ fn against_view(city: &SimCity, view: &CityView) -> Result<(), String> {
     if slots.len() != view.instances.len() {
         return Err("two slots of one name".into());
     }
-    book.forget_all_but(&slots);
+    book.on_slots(slots);
     for instance in &view.instances {
         let (name, shown) = (&instance.qualified_name, instance.restarts_in_window);
         if instance.max_restarts > 0 && shown > instance.max_restarts {

@@ -14,6 +14,8 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant as WallInstant;
 
+use gascity_actors::model::InstanceView;
+
 use crate::rng::Rng;
 use crate::steps::Step;
 use crate::world::World;
@@ -65,6 +67,7 @@ async fn live(seed: u64, aloud: bool) -> Result<Told, String> {
         };
         if aloud {
             news(&world, &mut told);
+            states(&world).await;
         }
         outcome.map_err(|what| {
             let step = if number < count {
@@ -115,6 +118,20 @@ fn news(world: &World, told: &mut Told) {
                 event.kind, event.subject
             );
             told.trace.push(format!("{key}{}", event.seq));
+        }
+    }
+}
+
+/// Prints who is in which state.
+async fn states(world: &World) {
+    for at in 0..world.cities.len() {
+        let Some(city) = world.city(at) else {
+            return;
+        };
+        if let Ok(view) = city.view().await {
+            let state = |i: &InstanceView| format!("{} {}", i.qualified_name, i.state.as_str());
+            let states: Vec<String> = view.instances.iter().map(state).collect();
+            println!("      {}: {}", view.name, states.join(", "));
         }
     }
 }

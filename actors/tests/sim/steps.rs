@@ -332,6 +332,9 @@ async fn die(world: &mut World) -> Result<(), String> {
     if machine.ended().await {
         return Err("a crash of the root counts as a clean end".into());
     }
+    for city in &world.cities {
+        city.witness.die();
+    }
     Ok(())
 }
 

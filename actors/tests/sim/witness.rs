@@ -1,5 +1,6 @@
 //! Ports that pass everything on to the ports in memory and tell the [`Book`] of it.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ pub(crate) struct Witness {
     book: Arc<Mutex<Book>>,
     /// How long stops and looks at single sessions take.
     lag: Arc<Mutex<Duration>>,
+    /// The process these ports belong to, and the one that lives.
+    process: u64,
+    living: Arc<AtomicU64>,
 }
 
 impl Witness {
@@ -29,6 +33,33 @@ impl Witness {
             city,
             book: Arc::default(),
             lag: Arc::default(),
+            process: 0,
+            living: Arc::default(),
+        }
+    }
+
+    /// For the next process: whatever the one before still has under way comes to nothing.
+    pub(crate) fn successor(&self) -> Self {
+        let process = self.living.fetch_add(1, Relaxed) + 1;
+        Self {
+            process,
+            ..self.clone()
+        }
+    }
+
+    /// The process is gone, without a successor yet.
+    pub(crate) fn die(&self) {
+        self.living.fetch_add(1, Relaxed);
+    }
+
+    fn lives(&self) -> bool {
+        self.process == self.living.load(Relaxed)
+    }
+
+    /// A call of a process that died meanwhile never returns.
+    async fn alive(&self) {
+        if !self.lives() {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -45,6 +76,7 @@ impl Witness {
         if !lag.is_zero() {
             tokio::time::sleep(lag).await;
         }
+        self.alive().await;
     }
 
     pub(crate) fn ports(&self) -> CityPorts {
@@ -88,6 +120,9 @@ impl Desired for Witness {
 
 impl Journal for Witness {
     fn append(&self, draft: EventDraft) {
+        if !self.lives() {
+            return;
+        }
         self.book().on_event(&draft);
         self.city.journal.append(draft);
     }
@@ -136,6 +171,7 @@ impl Sessions for Witness {
         let flight = InFlight(self.clone(), token.clone());
         let agent = spec.agent.clone();
         Box::pin(async move {
+            self.alive().await;
             let result = self.city.sessions.start(token.clone(), spec).await;
             drop(flight);
             match &result {
@@ -157,12 +193,17 @@ impl Sessions for Witness {
     }
 
     fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
-        self.city.sessions.interrupt(name, fence)
+        Box::pin(async move {
+            self.alive().await;
+            self.city.sessions.interrupt(name, fence).await
+        })
     }
 
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
         Box::pin(async move {
-            let listing = self.city.sessions.snapshot().await?;
+            let listing = self.city.sessions.snapshot().await;
+            self.alive().await;
+            let listing = listing?;
             let present = listing.owned.iter().map(|facts| facts.token.clone());
             self.book().on_listing(&present.collect());
             Ok(listing)
@@ -203,7 +244,10 @@ impl Sessions for Witness {
         note: Note,
         value: Option<String>,
     ) -> PortFuture<'_, (), SessionError> {
-        self.city.sessions.set_note(name, fence, note, value)
+        Box::pin(async move {
+            self.alive().await;
+            self.city.sessions.set_note(name, fence, note, value).await
+        })
     }
 
     fn subscribe(&self) -> SessionEvents {

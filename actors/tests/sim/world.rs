@@ -321,7 +321,6 @@ pub(crate) fn healthy() -> Behaviour {
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) cities: Vec<SimCity>,
-    registry: Arc<MemoryCities>,
     journal: Arc<MemoryJournal>,
     pub(crate) machine: Option<Machine>,
 }
@@ -333,7 +332,6 @@ impl World {
         } else {
             &["a"]
         };
-        let registry = Arc::new(MemoryCities::default());
         let mut cities = Vec::new();
         for name in names {
             let city = SimCity::new(CityPlan::random(rng, name));
@@ -343,17 +341,10 @@ impl World {
                     city.ports.shell.prints(&agent.check(), &count.to_string());
                 }
             }
-            let spec = city.plan.spec();
-            let entry = CityEntry {
-                name: spec.name,
-                path: spec.root,
-            };
-            registry.register(entry, city.witness.ports());
             cities.push(city);
         }
         Self {
             cities,
-            registry,
             journal: Arc::new(MemoryJournal::new(Arc::new(MemoryClock::new()))),
             machine: None,
         }
@@ -361,8 +352,17 @@ impl World {
 
     /// Starts the machine, again or for the first time.
     pub(crate) async fn found(&mut self) {
+        let registry = MemoryCities::default();
+        for city in &self.cities {
+            let spec = city.plan.spec();
+            let entry = CityEntry {
+                name: spec.name,
+                path: spec.root,
+            };
+            registry.register(entry, city.witness.successor().ports());
+        }
         let ports = MachinePorts {
-            cities: self.registry.clone(),
+            cities: Arc::new(registry),
             journal: self.journal.clone(),
             clock: Arc::new(MemoryClock::new()),
         };
