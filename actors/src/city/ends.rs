@@ -66,7 +66,7 @@ impl CityState {
         // Its own stop cleared it away, its successor does, or there is nothing to clear away.
         let succeeded = matches!(verdict, Verdict::Restart { after, .. } if after.is_zero());
         let never_began = matches!(end.how, EndKind::StartFailed(_));
-        if !cleared && !never_began && !(succeeded && wanted) {
+        if !(cleared || never_began || succeeded && wanted) {
             self.bury(before.spec.session.clone(), end.token.clone());
         }
         self.take_along(agent, &end, verdict);

@@ -109,7 +109,7 @@ async fn renaming_every_agent_changes_nothing_but_the_names() {
     }
     assert_eq!(
         history(["web", "api", "db"]).await,
-        history(["mayor", "polecat", "witness"]).await
+        history(["one", "two", "three"]).await
     );
 }
 

@@ -203,19 +203,19 @@ async fn growing_starts_the_lowest_and_shrinking_drains_the_highest_first() {
 #[tokio::test(start_paused = true)]
 async fn on_boot_runs_once_and_only_for_pools_that_adopted_nobody() {
     let booting = PoolSpec {
-        on_boot: Some("boot".into()),
+        on_boot: Some("begin".into()),
         ..pool()
     };
     let (mut town, city) = sized("1", booting).await;
     pass(10 * MINUTE).await;
-    assert_eq!(city.shell.count("boot"), 1);
+    assert_eq!(city.shell.count("begin"), 1);
     town.kill_all_actors().await;
     town.found().await;
-    assert_eq!(city.shell.count("boot"), 1, "an instance was adopted");
+    assert_eq!(city.shell.count("begin"), 1, "an instance was adopted");
     town.kill_all_actors().await;
     city.sessions.exit("w-1", ExitStatus::Unknown);
     town.found().await;
-    assert_eq!(city.shell.count("boot"), 2, "a dead one is not adopted");
+    assert_eq!(city.shell.count("begin"), 2, "a dead one is not adopted");
 }
 
 #[tokio::test(start_paused = true)]

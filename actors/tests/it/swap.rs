@@ -132,7 +132,7 @@ async fn commands_wait_for_the_end_of_a_swap() {
 async fn a_swap_is_no_city_start_for_pools() {
     let town = Town::new().await;
     let booting = gascity_actors::model::PoolSpec {
-        on_boot: Some("boot".into()),
+        on_boot: Some("begin".into()),
         ..pool()
     };
     let spec = |provider: &str| {
@@ -146,7 +146,7 @@ async fn a_swap_is_no_city_start_for_pools() {
     settle().await;
     save(&city, spec("new")).await;
     assert_eq!(names(&other), ["w-1", "w-2"]);
-    assert_eq!(city.shell.count("boot"), 1);
+    assert_eq!(city.shell.count("begin"), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ pub(crate) async fn after_step(world: &mut World) -> Result<(), String> {
 
 /// Takes what the record found wrong, and looks at the order of events.
 fn told(city: &mut SimCity) -> Result<(), String> {
-    if let Some(violation) = city.witness.book().violations.first() {
+    if let Some(violation) = city.observer.book().violations.first() {
         return Err(violation.clone());
     }
     let events = city.ports.journal.events();
@@ -69,7 +69,7 @@ fn foreign(city: &SimCity) -> Result<(), String> {
 }
 
 fn against_view(city: &SimCity, view: &CityView) -> Result<(), String> {
-    let mut book = city.witness.book();
+    let mut book = city.observer.book();
     let expected = book.in_force.as_ref().map(|spec| spec.revision.clone());
     if expected.as_ref() != Some(&view.config.revision) {
         return Err("another config is in force than the events tell".into());
@@ -359,7 +359,7 @@ fn same_as_provider(city: &SimCity, view: &CityView) -> Result<(), String> {
     if let Some((agent, token)) = live.symmetric_difference(&shown).next() {
         return Err(format!("{agent} {token}: provider and city disagree"));
     }
-    for (token, run) in &city.witness.book().runs {
+    for (token, run) in &city.observer.book().runs {
         let on = live.iter().any(|(_, live)| live == token.as_str());
         if run.is_open() && !on {
             return Err(format!(

@@ -286,7 +286,7 @@ pub(crate) async fn perform(world: &mut World, rng: &mut Rng, step: &Step) -> Re
         }
         Step::Lag(at, lag) => {
             world.cities[*at].fault("lag", !lag.is_zero());
-            world.cities[*at].witness.set_lag(*lag);
+            world.cities[*at].observer.set_lag(*lag);
         }
         Step::BackendLost(at) => world.cities[*at].ports.sessions.lose_backend(),
         Step::Check(at, line, answer) => {
@@ -333,7 +333,7 @@ async fn die(world: &mut World) -> Result<(), String> {
         return Err("a crash of the root counts as a clean end".into());
     }
     for city in &world.cities {
-        city.witness.die();
+        city.observer.die();
     }
     Ok(())
 }
@@ -376,10 +376,10 @@ async fn tell(
     };
     // Known before the answer: the start that follows may come first.
     let forgiven = (command == AgentCommand::Unquarantine)
-        .then(|| world.cities[at].witness.book().forgive(agent));
+        .then(|| world.cities[at].observer.book().forgive(agent));
     let answer = city.command(agent, command).await;
     if let (Some(ledger), Err(_) | Ok(Err(_))) = (forgiven, &answer) {
-        world.cities[at].witness.book().blame(agent, ledger);
+        world.cities[at].observer.book().blame(agent, ledger);
     }
     Ok(())
 }

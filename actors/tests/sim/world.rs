@@ -12,8 +12,8 @@ use gascity_actors::model::{
 use gascity_actors::ports::CityEntry;
 use gascity_actors::{CityRef, Machine, MachinePorts, MachineRef, MachineSettings};
 
+use crate::observer::Observer;
 use crate::rng::Rng;
-use crate::witness::Witness;
 
 /// Sessions of somebody else, on names much like ours.
 pub(crate) const FOREIGN: [&str; 3] = ["foreign", "a0-x", "p1-99"];
@@ -224,7 +224,7 @@ pub(crate) fn path_of(name: &str) -> PathBuf {
 pub(crate) struct SimCity {
     pub(crate) plan: CityPlan,
     pub(crate) ports: MemoryCity,
-    pub(crate) witness: Witness,
+    pub(crate) observer: Observer,
     /// Events up to here were looked at.
     pub(crate) seen: usize,
     /// The config on disk cannot be read.
@@ -240,11 +240,11 @@ impl SimCity {
         for name in FOREIGN {
             ports.sessions.add_foreign(name);
         }
-        let witness = Witness::new(ports.clone());
+        let observer = Observer::new(ports.clone());
         let city = Self {
             plan,
             ports,
-            witness,
+            observer,
             seen: 0,
             broken: false,
             faults: BTreeSet::new(),
@@ -257,7 +257,7 @@ impl SimCity {
     fn note_spec(&self, spec: CitySpec) {
         let spec = Arc::new(spec);
         let revision = spec.revision.clone();
-        self.witness.book().specs.insert(revision, spec);
+        self.observer.book().specs.insert(revision, spec);
     }
 
     /// "Saves" the plan.
@@ -295,7 +295,7 @@ impl SimCity {
         self.ports.sessions.fail_listing(None);
         self.ports.sessions.delay_listing(Duration::ZERO);
         self.ports.sessions.fail_stops(None);
-        self.witness.set_lag(Duration::ZERO);
+        self.observer.set_lag(Duration::ZERO);
         self.behave_all();
         for agent in &self.plan.agents {
             if let Some((min, _)) = agent.pool {
@@ -359,7 +359,7 @@ impl World {
                 name: spec.name,
                 path: spec.root,
             };
-            registry.register(entry, city.witness.successor().ports());
+            registry.register(entry, city.observer.successor().ports());
         }
         let ports = MachinePorts {
             cities: Arc::new(registry),

@@ -17,7 +17,7 @@ use crate::book::Book;
 
 /// Stands between a city and its ports.
 #[derive(Debug, Clone)]
-pub(crate) struct Witness {
+pub(crate) struct Observer {
     city: MemoryCity,
     book: Arc<Mutex<Book>>,
     /// How long stops and looks at single sessions take.
@@ -27,7 +27,7 @@ pub(crate) struct Witness {
     living: Arc<AtomicU64>,
 }
 
-impl Witness {
+impl Observer {
     pub(crate) fn new(city: MemoryCity) -> Self {
         Self {
             city,
@@ -80,18 +80,18 @@ impl Witness {
     }
 
     pub(crate) fn ports(&self) -> CityPorts {
-        let witness = Arc::new(self.clone());
+        let observer = Arc::new(self.clone());
         CityPorts {
-            sessions: witness.clone(),
-            journal: witness.clone(),
-            desired: witness.clone(),
-            tokens: witness,
+            sessions: observer.clone(),
+            journal: observer.clone(),
+            desired: observer.clone(),
+            tokens: observer,
             ..self.city.ports()
         }
     }
 }
 
-impl Tokens for Witness {
+impl Tokens for Observer {
     fn fresh(&self) -> RunToken {
         let token = self.city.tokens.fresh();
         self.book().on_launch(&token);
@@ -99,7 +99,7 @@ impl Tokens for Witness {
     }
 }
 
-impl Desired for Witness {
+impl Desired for Observer {
     fn load(&self) -> PortFuture<'_, Arc<CitySpec>, LoadError> {
         Box::pin(async move {
             let loaded = self.city.desired.load().await;
@@ -118,7 +118,7 @@ impl Desired for Witness {
     }
 }
 
-impl Journal for Witness {
+impl Journal for Observer {
     fn append(&self, draft: EventDraft) {
         if !self.lives() {
             return;
@@ -145,7 +145,7 @@ impl Journal for Witness {
 }
 
 /// A start in flight; over when dropped.
-struct InFlight(Witness, RunToken);
+struct InFlight(Observer, RunToken);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -153,7 +153,7 @@ impl Drop for InFlight {
     }
 }
 
-impl Sessions for Witness {
+impl Sessions for Observer {
     fn provider(&self) -> &str {
         self.city.sessions.provider()
     }
