@@ -11,7 +11,7 @@ use crate::mailbox::{Addr, Gauge};
 use crate::model::{
     AgentEnd, AgentName, EndKind, FailureClass, RunToken, StartCause, StartFailure, StopReason,
 };
-use crate::policy::{Admission, Phase, Run, Slot, admit};
+use crate::policy::{Admission, Phase, Run, Slot, Want, admit};
 use crate::ports::{Note, SessionEvent, SessionEventKind, StartSpec};
 use crate::worker::{Grace, Mode, Report, Worker, WorkerArgs, WorkerMsg};
 
@@ -104,18 +104,23 @@ impl CityState {
             let Some(agent) = self.queue.pop_front() else {
                 return;
             };
-            let queued = self.slots.get(&agent).map(|entry| entry.slot.phase);
-            let Some(Phase::Queued(cause)) = queued else {
+            let Some(slot) = self.slots.get(&agent).map(|entry| &entry.slot) else {
+                Box::pin(self.note_result(&agent)).await; // forgotten while it waited
                 continue;
             };
-            match self.missing(&agent) {
-                None => self.launch(&agent, cause).await,
-                missing => self.unqueue(&agent, cause, missing).await,
+            let Phase::Queued(cause) = slot.phase else {
+                continue;
+            };
+            let (wanted, missing) = (slot.want == Want::Yes, self.missing(&agent));
+            if wanted && missing.is_none() {
+                self.launch(&agent, cause).await;
+            } else {
+                self.unqueue(&agent, cause, missing).await;
             }
         }
     }
 
-    /// What the slot needs went down while it waited for a permit.
+    /// What the slot needs went down while it waited for a permit, or it is not wanted any more.
     async fn unqueue(&mut self, agent: &AgentName, cause: StartCause, missing: Option<AgentName>) {
         let until = self.now();
         if let Some(entry) = self.slots.get_mut(agent) {

@@ -72,6 +72,8 @@ enum Phase {
     /// Not yet known whether the session lives.
     Probing {
         announce: bool,
+        /// A stop of it failed: if it is over, then by that stop.
+        stopped: Option<StopReason>,
     },
     Running,
     /// Ended on its own; last words are being read.
@@ -84,17 +86,10 @@ enum Phase {
     Ended,
 }
 
-/// What was known of the run when its stop began, for a stop that fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Before {
-    Starting,
-    Probing { announce: bool },
-    Running,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stopping {
-    before: Before,
+    /// It is not known whether it was up when its stop began; if so, whether to announce it.
+    unsure: Option<bool>,
     reason: StopReason,
     grace: Grace,
     /// The final stop, which also sweeps up strays, is under way.
@@ -118,8 +113,14 @@ impl RunState {
     pub(crate) fn new(mode: Mode, captures: bool) -> Self {
         let phase = match mode {
             Mode::Start => Phase::Starting { exited: None },
-            Mode::Adopt => Phase::Probing { announce: false },
-            Mode::Resume => Phase::Probing { announce: true },
+            Mode::Adopt => Phase::Probing {
+                announce: false,
+                stopped: None,
+            },
+            Mode::Resume => Phase::Probing {
+                announce: true,
+                stopped: None,
+            },
         };
         Self {
             mode,
@@ -155,18 +156,15 @@ impl RunState {
     }
 
     pub(crate) fn on_probed(&mut self, result: Result<Liveness, SessionError>) -> Vec<Effect> {
-        let announce = match self.phase {
-            Phase::Probing { announce } => announce,
-            Phase::Running => false,
+        let (announce, stopped) = match self.phase {
+            Phase::Probing { announce, stopped } => (announce, stopped),
+            Phase::Running => (false, None),
             _ => return vec![],
         };
         match result {
             Ok(Liveness::Live { pid }) => self.up(announce, pid),
-            Ok(Liveness::Dead(status)) => {
-                let mut effects = self.up(announce, None);
-                effects.extend(self.on_exit(status));
-                effects
-            }
+            Ok(Liveness::Dead(status)) => self.dead(announce, stopped, status),
+            Ok(Liveness::Absent) if stopped.is_some() => self.stopped_late(stopped, None),
             Ok(Liveness::Absent) if announce => {
                 self.phase = Phase::Starting { exited: None };
                 vec![Effect::Start]
@@ -175,6 +173,35 @@ impl RunState {
             // Cannot observe is not dead.
             Err(_) => vec![Effect::ProbeLater],
         }
+    }
+
+    /// It was up, and is over.
+    fn dead(
+        &mut self,
+        announce: bool,
+        stopped: Option<StopReason>,
+        status: ExitStatus,
+    ) -> Vec<Effect> {
+        let mut effects = self.up(announce, None);
+        effects.extend(match stopped {
+            Some(_) => self.stopped_late(stopped, Some(status)),
+            None => self.on_exit(status),
+        });
+        effects
+    }
+
+    /// A stop that was said to have failed did its work.
+    fn stopped_late(
+        &mut self,
+        reason: Option<StopReason>,
+        status: Option<ExitStatus>,
+    ) -> Vec<Effect> {
+        let how = EndKind::Stopped {
+            reason: reason.unwrap_or(StopReason::User),
+            status,
+            forced: status.is_none(),
+        };
+        self.end(how, String::new())
     }
 
     fn up(&mut self, announce: bool, pid: Option<u32>) -> Vec<Effect> {
@@ -193,11 +220,9 @@ impl RunState {
                 exited.get_or_insert(status);
                 vec![]
             }
-            Phase::Probing { announce } => {
-                let announce = *announce;
-                let mut effects = self.up(announce, None);
-                effects.extend(self.on_exit(status));
-                effects
+            Phase::Probing { announce, stopped } => {
+                let (announce, stopped) = (*announce, *stopped);
+                self.dead(announce, stopped, status)
             }
             Phase::Running if self.captures && status != ExitStatus::Code(0) => {
                 self.phase = Phase::Capturing(status);
@@ -267,14 +292,14 @@ impl RunState {
                 return vec![];
             }
         };
-        let before = match self.phase {
-            Phase::Starting { .. } => Before::Starting,
-            Phase::Probing { announce } => Before::Probing { announce },
-            _ => Before::Running,
+        let unsure = match self.phase {
+            Phase::Starting { .. } => Some(true),
+            Phase::Probing { announce, .. } => Some(announce),
+            _ => None,
         };
         let now = grace == Grace::None;
         self.phase = Phase::Stopping(Stopping {
-            before,
+            unsure,
             reason,
             grace,
             forcing: now,
@@ -332,18 +357,18 @@ impl RunState {
         let Phase::Stopping(stopping) = &self.phase else {
             return vec![];
         };
-        let before = stopping.before;
         match result {
-            // The leader is known to be gone; a stray that resists is not worth a lost end. A start
-            // that was cancelled leaves nothing behind.
-            Err(error) if stopping.exited.is_none() && before != Before::Starting => {
+            // The leader is known to be gone; a stray that resists is not worth a lost end.
+            Err(error) if stopping.exited.is_none() => {
                 let failed = Effect::Report(Report::StopFailed(error));
-                if let Before::Probing { announce } = before {
-                    self.phase = Phase::Probing { announce };
-                    return vec![failed, Effect::Probe];
-                }
-                self.phase = Phase::Running;
-                vec![failed]
+                let Some(announce) = stopping.unsure else {
+                    self.phase = Phase::Running;
+                    return vec![failed];
+                };
+                // A start may have been cancelled in time, or not.
+                let stopped = Some(stopping.reason);
+                self.phase = Phase::Probing { announce, stopped };
+                vec![failed, Effect::Probe]
             }
             _ => {
                 let how = EndKind::Stopped {

@@ -144,8 +144,10 @@ fn quiet_drills() {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             let drill = |text: &str| text.starts_with("fault drill");
-            let text = info.payload().downcast_ref::<String>();
-            if !text.is_some_and(|text| drill(text)) {
+            let payload = info.payload();
+            let plain = payload.downcast_ref::<&str>().copied();
+            let text = plain.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+            if !text.is_some_and(drill) {
                 usual(info);
             }
         }));
