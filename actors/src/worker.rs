@@ -383,11 +383,7 @@ impl WorkerState {
         let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
         let (session, token) = (self.args.session.clone(), self.args.token.clone());
         tokio::spawn(async move {
-            let stop = ports.sessions.stop(session, Fence::Token(token));
-            let result = timeout(STOP_LIMIT, stop)
-                .await
-                .unwrap_or(Err(SessionError::Timeout));
-            me.send(WorkerMsg::StopDone(result));
+            me.send(WorkerMsg::StopDone(stop(&ports, session, token).await));
         });
     }
 
@@ -426,12 +422,24 @@ impl WorkerState {
             };
             let _permit = permits.acquire().await;
             record_intent(&shared, &session, &token, reason).await;
-            let stop = shared.ports.sessions.stop(session, Fence::Token(token));
-            let result = timeout(STOP_LIMIT, stop)
-                .await
-                .unwrap_or(Err(SessionError::Timeout));
-            me.send(WorkerMsg::StopDone(result));
+            me.send(WorkerMsg::StopDone(
+                stop(&shared.ports, session, token).await,
+            ));
         });
+    }
+}
+
+/// Ends the session of this run. One that belongs to another run proves that this one has none.
+async fn stop(
+    ports: &CityPorts,
+    session: SessionName,
+    token: RunToken,
+) -> Result<Stopped, SessionError> {
+    let stop = ports.sessions.stop(session, Fence::Token(token));
+    match timeout(STOP_LIMIT, stop).await {
+        Ok(Err(SessionError::Fenced)) => Ok(Stopped::Absent),
+        Ok(result) => result,
+        Err(_) => Err(SessionError::Timeout),
     }
 }
 

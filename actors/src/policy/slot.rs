@@ -32,7 +32,7 @@ pub struct Slot {
     pub run: Option<Run>,
     /// The last run whose end was seen. Late news of it is no news.
     pub ended: Option<RunToken>,
-    /// The last start that failed. A session of it that turns up after all is cleared away.
+    /// The last start that failed or was cancelled. A session of it that turns up after all is cleared away.
     pub failed: Option<RunToken>,
     /// How the last unplanned end came about, for a person.
     pub last_error: Option<String>,

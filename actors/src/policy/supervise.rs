@@ -40,8 +40,13 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
     let started = run
         .as_ref()
         .map_or_else(|| now - end.uptime, |run| run.started);
+    let announced = run.as_ref().is_some_and(|run| run.announced);
     match end.how {
         EndKind::StartFailed(_) => slot.failed = Some(end.token.clone()),
+        // Cancelled before it began: whatever is left in its session's name is of the run before.
+        _ if !announced && end.began.is_none() && run.is_some() => {
+            slot.failed = Some(end.token.clone());
+        }
         _ => slot.ended = Some(end.token.clone()),
     }
     note_error(slot, end, class);

@@ -104,6 +104,33 @@ async fn the_remains_of_a_crash_are_not_adopted_after_a_failed_start() {
     assert_eq!(charged, starts + 1, "one crash, and each failed start");
 }
 
+/// Nor must the removal of the agent: what is left of the crash is cleared away, not adopted.
+#[tokio::test(start_paused = true)]
+async fn the_remains_of_a_crash_are_not_adopted_after_the_agent_was_removed() {
+    let (_town, city) = Town::with(city("a").agent(agent("db"))).await;
+    pass(MINUTE).await;
+    city.sessions.script("db", crate::util::starts_in(MINUTE));
+    city.sessions.exit("db", CRASH);
+    settle().await;
+    crate::util::save(&city, crate::util::city("a")).await;
+    city.sessions.clear_calls();
+    pass(10 * MINUTE).await;
+    assert_eq!(story(&city), ["started db initial", "crashed db"]);
+    assert_eq!(city.sessions.count("stop", Some("db")), 1, "cleared away");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_removed_while_a_listing_is_under_way_ends_once() {
+    let (town, city) = Town::with(city("a").agent(agent("db"))).await;
+    pass(MINUTE).await;
+    city.sessions
+        .delay_listing(std::time::Duration::from_secs(5));
+    crate::util::save(&city, crate::util::city("a")).await;
+    pass(MINUTE).await;
+    assert_eq!(story(&city), ["started db initial", "stopped db orphan"]);
+    assert_eq!(town.view("a").await.instances.len(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stable_run_breaks_the_row_of_crashes() {
     let (_town, city) = Town::with(city("a").agent(agent("db").max_restarts(0, HOUR))).await;
