@@ -1,5 +1,5 @@
 //! Small state beside a city, as files under its `.gc`: the adapter of the port
-//! [`Notes`](crate::ports::Notes).
+//! [`Notes`].
 
 mod captures;
 

@@ -1,5 +1,5 @@
 //! Shell lines gc runs for itself, as processes: the adapter of the port
-//! [`Shell`](crate::ports::Shell).
+//! [`Shell`].
 //!
 //! Each line is `sh -c` in a process group of its own, looked after by one task until it is over.
 //! That task, not the caller, owns the group: a caller that goes away leaves a line that is being
