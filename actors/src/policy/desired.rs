@@ -4,6 +4,9 @@ use std::sync::Arc;
 use super::slot::Want;
 use crate::model::{AgentName, AgentSpec, CitySpec, PoolSpec};
 
+/// How many members of an unlimited pool are looked at before its size is known.
+const FROZEN_SEEN: u32 = 1000;
+
 /// One instance the config knows, and whether it should run.
 pub type Wanted = (Arc<AgentSpec>, Want);
 
@@ -17,22 +20,28 @@ pub fn desired(
     is_running: impl Fn(&AgentName) -> bool,
 ) -> Vec<Wanted> {
     let mut set = Vec::new();
+    // Runs of pools whose size is not known yet: they stay, so they take places.
+    let mut frozen = 0;
     for agent in &spec.agents {
         let want = base_want(spec, agent);
         match &agent.pool {
             None => set.push((agent.clone(), want)),
             Some(pool) => {
                 let count = clamp(pool, counts.get(&agent.name).copied().unwrap_or(pool.min));
-                let unknown = pool.check.is_some() && !counts.contains_key(&agent.name);
+                let unknown = is_unsized(agent, pool, counts);
                 // A pool of unknown size has no instances but those that are there already.
                 if !unknown || want != Want::Yes {
                     let instances = (1..=count).map(|slot| Arc::new(agent.instance(slot)));
                     set.extend(instances.map(|instance| (instance, want.clone())));
+                } else if spec.max_agents.is_some() {
+                    let most = pool.max.unwrap_or(FROZEN_SEEN);
+                    let runs = |slot: &u32| is_running(&agent.instance(*slot).name);
+                    frozen += (1..=most).filter(runs).count();
                 }
             }
         }
     }
-    apply_limit(spec, &mut set, is_running);
+    apply_limit(spec, &mut set, frozen, is_running);
     set
 }
 
@@ -42,6 +51,11 @@ fn base_want(spec: &CitySpec, agent: &AgentSpec) -> Want {
         Some(why) => Want::Held(why.clone()),
         None => Want::Yes,
     }
+}
+
+/// The first check of the pool is still to end. A disabled pool has none to wait for.
+fn is_unsized(template: &AgentSpec, pool: &PoolSpec, counts: &HashMap<AgentName, u32>) -> bool {
+    pool.check.is_some() && pool.max != Some(0) && !counts.contains_key(&template.name)
 }
 
 /// What becomes of an instance that the desired set does not name.
@@ -56,9 +70,7 @@ pub fn unnamed(spec: &CitySpec, instance: &AgentSpec, counts: &HashMap<AgentName
         Some((template, _)) if template.held.is_some() => {
             Want::Held(template.held.clone().unwrap_or_default())
         }
-        Some((template, pool)) if pool.check.is_some() && !counts.contains_key(&template.name) => {
-            Want::Frozen
-        }
+        Some((template, pool)) if is_unsized(template, pool, counts) => Want::Frozen,
         Some(_) => Want::Excess,
         None => Want::Gone,
     }
@@ -93,8 +105,14 @@ pub fn parse_count(output: &str) -> Result<u32, String> {
 
 /// Who is let in when there is not room for all: those who run, then those who do not; among
 /// either, fixed agents, then the minimum of each pool, then the rest.
-fn apply_limit(spec: &CitySpec, set: &mut [Wanted], is_running: impl Fn(&AgentName) -> bool) {
+fn apply_limit(
+    spec: &CitySpec,
+    set: &mut [Wanted],
+    frozen: usize,
+    is_running: impl Fn(&AgentName) -> bool,
+) {
     let Some(max) = spec.max_agents else { return };
+    let max = max.saturating_sub(frozen);
     let rank = |agent: &AgentSpec| match (&agent.pool, agent.pool_slot) {
         (Some(pool), Some(slot)) if slot > pool.min => 2,
         (Some(_), Some(_)) => 1,

@@ -56,7 +56,14 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
     let verdict = match class {
         EndClass::Planned => {
             let drain = run.and_then(|run| run.drain).map(|drain| drain.reason);
-            planned(slot, end, drain, started, daemon, now)
+            let verdict = planned(slot, end, drain, started, daemon, now);
+            match slot.ledger.quarantined_until(slot.spec.limit, now) {
+                // An adopted run may end with its ledger full.
+                Some(until) if matches!(verdict, Verdict::Restart { .. }) => {
+                    Verdict::Quarantine { until }
+                }
+                _ => verdict,
+            }
         }
         EndClass::ProviderLost => Verdict::Restart {
             after: Duration::ZERO,

@@ -288,15 +288,11 @@ impl Book {
             return;
         };
         if charged {
-            let kept = match spec.limit.max_restarts {
-                0 => UNLIMITED_KEPT,
-                max => max as usize,
-            };
             let now = Instant::now();
             let ledger = self.ledgers.entry(agent).or_default();
             ledger.push(started);
             ledger.retain(|start| counts(*start, spec.limit, now));
-            let over = ledger.len().saturating_sub(kept);
+            let over = ledger.len().saturating_sub(kept(spec.limit));
             ledger.drain(..over);
         }
     }
@@ -347,9 +343,10 @@ impl Book {
 
     /// Charged ends that still count.
     pub(crate) fn charged(&self, agent: &AgentName, limit: RestartLimit, now: Instant) -> usize {
-        self.ledgers.get(agent).map_or(0, |ledger| {
+        let charged = self.ledgers.get(agent).map_or(0, |ledger| {
             ledger.iter().filter(|s| counts(**s, limit, now)).count()
-        })
+        });
+        charged.min(kept(limit))
     }
 
     /// The ledger of one agent is cleared; gives back what it held.
@@ -380,6 +377,14 @@ fn run_of<'a>(
     let token = RunToken::new(token).ok()?;
     let run = runs.get_mut(&token)?;
     Some((token, run))
+}
+
+/// A ledger holds no more than it takes for a quarantine.
+fn kept(limit: RestartLimit) -> usize {
+    match limit.max_restarts {
+        0 => UNLIMITED_KEPT,
+        max => max as usize,
+    }
 }
 
 /// An entry exactly as old as the window still counts.

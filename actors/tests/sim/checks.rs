@@ -12,7 +12,7 @@ use gascity_actors::ports::Note;
 use tokio::time::{Instant, sleep};
 
 use crate::steps::settle;
-use crate::world::{FOREIGN, SimCity, World};
+use crate::world::{AgentPlan, FOREIGN, SimCity, World};
 
 /// Longest window, delays, stops and drains, with room to spare.
 const QUIET: Duration = Duration::from_secs(900);
@@ -162,6 +162,7 @@ fn calm(city: &SimCity, view: &CityView) -> BTreeSet<(String, RunToken)> {
         instance.state == AgentState::Running
             && instance.drifted_from.is_none()
             && !is_restless(city, agent)
+            && is_configured(city, agent)
             && !asks(agent)
     };
     let names: BTreeSet<&str> = (view.instances.iter().filter(calm))
@@ -238,16 +239,25 @@ pub(crate) async fn converge(world: &mut World) -> Result<(), String> {
     after_step(world).await
 }
 
+/// The config of an instance.
+fn plan_of<'a>(city: &'a SimCity, name: &str) -> Option<&'a AgentPlan> {
+    city.plan.agents.iter().find(|agent| {
+        let rest = name.strip_prefix(&agent.name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    })
+}
+
 /// Agents that are stopped for idleness never come to rest, nor does whoever looks at them.
 fn is_restless(city: &SimCity, name: &str) -> bool {
-    let of = |agent: &crate::world::AgentPlan| {
-        name == agent.name
-            || name
-                .strip_prefix(&agent.name)
-                .is_some_and(|rest| rest.starts_with('-'))
-    };
-    let agent = city.plan.agents.iter().find(|agent| of(agent));
-    agent.is_some_and(|agent| agent.idle_timeout.is_some())
+    plan_of(city, name).is_some_and(|agent| agent.idle_timeout.is_some())
+}
+
+/// Wanted, as far as the config tells. Who was left out by a limit, and could not be stopped then,
+/// does not show.
+fn is_configured(city: &SimCity, name: &str) -> bool {
+    let clear = city.plan.max_agents.is_none() || !city.stops_failed;
+    let agent = plan_of(city, name);
+    clear && !city.plan.suspended && agent.is_some_and(|agent| !agent.suspended)
 }
 
 /// Events and states, without those that never come to rest.

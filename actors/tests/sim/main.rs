@@ -13,9 +13,9 @@ mod steps;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant as WallInstant;
 
 use gascity_actors::model::InstanceView;
+use tokio::time::Instant;
 
 use crate::rng::Rng;
 use crate::steps::Step;
@@ -163,7 +163,7 @@ fn number(variable: &str) -> Option<u64> {
 fn histories_hold_all_invariants() {
     let first = number("GC_SIM_FIRST").unwrap_or(1);
     let count = number("GC_SIM_SEEDS").unwrap_or(HISTORIES);
-    let (next, began) = (AtomicU64::new(first), WallInstant::now());
+    let (next, began) = (AtomicU64::new(first), Instant::now());
     let (steps, starts) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
         let mut failures = Vec::new();

@@ -231,6 +231,8 @@ pub(crate) struct SimCity {
     pub(crate) broken: bool,
     /// Faults of the provider that are in force.
     pub(crate) faults: BTreeSet<&'static str>,
+    /// Stops have failed or been slow.
+    pub(crate) stops_failed: bool,
 }
 
 impl SimCity {
@@ -248,6 +250,7 @@ impl SimCity {
             seen: 0,
             broken: false,
             faults: BTreeSet::new(),
+            stops_failed: false,
         };
         city.note_spec(spec);
         city.behave_all();
@@ -284,6 +287,7 @@ impl SimCity {
     /// Notes that a fault begins or ends.
     pub(crate) fn fault(&mut self, which: &'static str, on: bool) {
         if on {
+            self.stops_failed |= matches!(which, "stops" | "lag");
             self.faults.insert(which);
         } else {
             self.faults.remove(which);
