@@ -18,7 +18,7 @@ pub(super) struct StopPlan {
 }
 
 impl StopPlan {
-    fn takes(&self, agent: &AgentName) -> bool {
+    pub(super) fn takes(&self, agent: &AgentName) -> bool {
         self.left.contains(agent) || self.waves.iter().flatten().any(|other| other == agent)
     }
 }
@@ -31,17 +31,22 @@ impl CityState {
         };
         let template = slot.spec.template.clone();
         // Of a pool, only the end of the last one alive counts.
-        if slot.spec.pool_slot.is_some() && self.slots.alive_of(&template) > 0 {
+        if slot.spec.pool_slot.is_some() && self.slots.any_alive(&template, |_| false) {
             return;
         }
         let set = self.graph.cascade(slot.spec.strategy, &template);
         let mut taken = Vec::new();
         for entry in self.slots.iter_mut() {
-            let up = matches!(entry.slot.phase, Phase::Running | Phase::Starting);
-            if up && set.contains(&entry.slot.spec.template) {
-                entry.slot.cascade_of.insert(dead.clone());
-                taken.push(entry.slot.spec.name.clone());
+            let slot = &mut entry.slot;
+            if !set.contains(&slot.spec.template) {
+                continue;
             }
+            match slot.phase {
+                Phase::Running | Phase::Starting => taken.push(slot.spec.name.clone()),
+                Phase::Queued(_) => {} // not up yet, and now it waits like the others
+                _ => continue,
+            }
+            slot.cascade_of.insert(dead.clone());
         }
         let involved = |plan: &StopPlan| !taken.is_empty() || plan.takes(dead);
         if !self.stop_plan.as_ref().map_or(!taken.is_empty(), involved) {

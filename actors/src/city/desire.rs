@@ -198,7 +198,12 @@ impl CityState {
 
     /// A template counts as up if one of its instances is, or if it is a pool that wants none.
     pub(super) fn is_up(&self, template: &AgentName) -> bool {
-        if self.slots.alive_of(template) > 0 {
+        // Whoever is about to be stopped is nothing to count on.
+        let leaves = |agent: &AgentName| {
+            let plan = self.stop_plan.as_ref();
+            plan.is_some_and(|plan| plan.takes(agent))
+        };
+        if self.slots.any_alive(template, leaves) {
             return true;
         }
         let spec = self

@@ -142,6 +142,7 @@ impl CityState {
             return;
         };
         run.found_dead = !facts.live;
+        run.suspect = false;
         learn_activity(run, facts, now, wall);
         if run.notes_settle_at.is_none_or(|settled| settled <= as_of) {
             learn_wishes(run, facts);

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::slots::Entry;
 use super::{CityMsg, CityState, Gathered, InitFailed, Stage};
 use crate::machine::MachineMsg;
-use crate::model::{AgentName, RunToken, SessionName, StopReason};
+use crate::model::{AgentName, OnDrift, RunToken, SessionName, StopReason};
 use crate::policy::{Action, Observed, Phase, Trigger, plan, plan_running};
 use crate::ports::{CityPorts, Facts, Listing, SessionError};
 use crate::tracker::{TrackerMsg, Watched};
@@ -159,10 +159,11 @@ impl CityState {
             return;
         }
         match plan_running(slot, &self.args.spec.daemon, now) {
-            // Activity and acks are known as of the last listing only: look again.
-            Some(Action::Stop(_, StopReason::Idle) | Action::Undrain(_)) => {
-                self.me.send(CityMsg::Tick(Trigger::Poke));
-            }
+            // An ack may have come since the last listing: look again.
+            Some(Action::Undrain(_)) => self.me.send(CityMsg::Tick(Trigger::Poke)),
+            // So may activity; but idleness is for ticks, and the Tracker asks for them in time.
+            Some(Action::Stop(_, StopReason::Idle)) => {}
+            Some(Action::Stop(_, StopReason::Drift)) if slot.spec.on_drift == OnDrift::Idle => {}
             Some(action) => self.dispatch(Some(agent.clone()), action, None).await,
             None if slot.run.is_none() => self.consider(agent).await,
             None => {}
@@ -233,8 +234,8 @@ impl CityState {
         match (action, agent) {
             (Action::Consider(_), Some(agent)) => self.consider(&agent).await,
             (Action::Forget(_), Some(agent)) => self.forget(&agent),
-            (Action::Check(_), Some(agent)) => self.tell(&agent, WorkerMsg::Check),
-            (Action::Zombie(_), Some(agent)) => self.tell(&agent, WorkerMsg::Zombie),
+            (Action::Check(_), Some(agent)) => self.look_closer(&agent, WorkerMsg::Check),
+            (Action::Zombie(_), Some(agent)) => self.look_closer(&agent, WorkerMsg::Zombie),
             (Action::Drain(_, reason), Some(agent)) => self.drain(&agent, reason, None),
             (Action::Undrain(_), Some(agent)) => self.undrain(&agent),
             (Action::TellDrift(_), Some(agent)) => {
@@ -270,10 +271,15 @@ impl CityState {
         }
     }
 
-    fn tell(&self, agent: &AgentName, msg: WorkerMsg) {
-        if let Some(entry) = self.slots.get(agent) {
-            entry.tell(msg);
+    /// The listing does not show the run as it should be; its Worker finds out.
+    fn look_closer(&mut self, agent: &AgentName, msg: WorkerMsg) {
+        let Some(entry) = self.slots.get_mut(agent) else {
+            return;
+        };
+        if let Some(run) = &mut entry.slot.run {
+            run.suspect = true;
         }
+        entry.tell(msg);
     }
 
     fn apply_live(&mut self, agent: &AgentName) {

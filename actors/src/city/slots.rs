@@ -103,16 +103,16 @@ impl Slots {
             .collect()
     }
 
-    /// How many instances of a template are up.
-    pub(super) fn alive_of(&self, template: &AgentName) -> usize {
-        let fixed = self
-            .get(template)
-            .is_some_and(|entry| entry.slot.is_alive());
-        if fixed {
-            return 1;
-        }
-        let of = |entry: &&Entry| entry.slot.spec.template == *template && entry.slot.is_alive();
-        self.entries.iter().filter(of).count()
+    /// An instance of a template is up, other than those about to leave.
+    pub(super) fn any_alive(
+        &self,
+        template: &AgentName,
+        leaves: impl Fn(&AgentName) -> bool,
+    ) -> bool {
+        let up = |slot: &Slot| slot.is_alive() && !leaves(&slot.spec.name);
+        let fixed = self.get(template).is_some_and(|entry| up(&entry.slot));
+        let of = |entry: &Entry| entry.slot.spec.template == *template && up(&entry.slot);
+        fixed || self.entries.iter().any(of)
     }
 
     /// Takes the config's order; what is no longer configured goes last.

@@ -112,7 +112,6 @@ fn apply_limit(
     is_running: impl Fn(&AgentName) -> bool,
 ) {
     let Some(max) = spec.max_agents else { return };
-    let max = max.saturating_sub(frozen);
     let rank = |agent: &AgentSpec| match (&agent.pool, agent.pool_slot) {
         (Some(pool), Some(slot)) if slot > pool.min => 2,
         (Some(_), Some(_)) => 1,
@@ -125,8 +124,12 @@ fn apply_limit(
         .map(|(index, (agent, _))| (!is_running(&agent.name), rank(agent), index))
         .collect();
     candidates.sort_unstable();
-    for (_, _, index) in candidates.into_iter().skip(max) {
-        set[index].1 = Want::Limited;
+    for (place, (down, rank, index)) in candidates.into_iter().enumerate() {
+        // Only a fixed agent that runs comes before those that cannot be judged yet.
+        let before = if !down && rank == 0 { 0 } else { frozen };
+        if place + before >= max {
+            set[index].1 = Want::Limited;
+        }
     }
 }
 
@@ -196,6 +199,14 @@ mod tests {
             names(&spec, Some(3), &["w-3"])[..4],
             ["fixed", "w-1 Limited", "w-2 Limited", "w-3"]
         );
+    }
+
+    #[test]
+    fn runs_of_pools_of_unknown_size_take_places_but_not_those_of_running_fixed_agents() {
+        let (frozen, spec) = (["w-1", "w-2", "w-3"], city(Some(2)));
+        assert_eq!(names(&spec, None, &frozen)[0], "fixed Limited");
+        let all = ["fixed", "w-1", "w-2", "w-3"];
+        assert_eq!(names(&spec, None, &all)[0], "fixed");
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub struct Run {
     pub announced: bool,
     /// A listing shows that it is over; its end is still to be told.
     pub found_dead: bool,
+    /// The last listing gave cause to look closer, and its Worker does.
+    pub suspect: bool,
     /// It was asked to finish.
     pub drain: Option<Drain>,
     /// It says that it has finished.
@@ -111,6 +113,7 @@ impl Run {
             cause,
             announced: false,
             found_dead: false,
+            suspect: false,
             drain: None,
             acked: false,
             restart_requested: false,

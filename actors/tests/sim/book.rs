@@ -16,6 +16,8 @@ use tokio::time::Instant;
 const TOO_SOON_MS: u64 = 60_000;
 /// What a ledger without a limit keeps.
 const UNLIMITED_KEPT: usize = 100;
+/// Listings at one instant: one per thing that happens, and few things happen at once.
+const MOST_LOOKS: u32 = 1000;
 
 /// One city's record.
 #[derive(Debug, Default)]
@@ -41,8 +43,19 @@ pub(crate) struct Book {
     /// Count of supervisors this city has had.
     supervisor: u32,
     quarantines: BTreeSet<(String, String)>,
+    /// The order of stops is that of the plan: none failed, none was slow.
+    pub(crate) orderly: bool,
+    /// A graceful stop is under way: who does not leave in time is forced, dependents first.
+    pub(crate) graceful: bool,
+    /// Runs stopped in waves so far: template and when it was told.
+    stopped_in_waves: Vec<(AgentName, u64)>,
+    /// Counts events.
+    now: u64,
     /// Slots this supervisor has shown last.
     slots: BTreeSet<AgentName>,
+    /// Listings asked for at this instant.
+    last_look: Option<Instant>,
+    looks: u32,
 }
 
 /// What is known of one run.
@@ -55,6 +68,8 @@ pub(crate) struct RunRecord {
     /// When the provider brought it up.
     up_at: Option<Instant>,
     announced: bool,
+    /// When it was, in events.
+    announced_at: u64,
     ends: u32,
     /// The supervisor that told of its end.
     ended_under: u32,
@@ -137,6 +152,7 @@ impl Book {
             started: launch.at,
             up_at: None,
             announced: false,
+            announced_at: 0,
             ends: 0,
             ended_under: 0,
             supervisor: self.supervisor,
@@ -164,11 +180,13 @@ impl Book {
     /// An event is about to be recorded.
     pub(crate) fn on_event(&mut self, event: &EventDraft) {
         let text = |key: &str| event.payload.get(key).and_then(|value| value.as_str());
+        self.now += 1;
         match event.kind.as_str() {
             "controller.started" => self.on_supervisor(),
             "controller.stopped" => self.stopped = true,
             "config.reloaded" => {
                 self.ledgers.clear();
+                self.stopped_in_waves.clear();
                 let spec = text("revision").and_then(|revision| self.specs.get(revision));
                 self.in_force = spec.cloned();
             }
@@ -189,6 +207,8 @@ impl Book {
         self.alive.clear();
         self.launches.clear();
         self.quarantines.clear();
+        self.stopped_in_waves.clear();
+        self.graceful = false;
         self.slots.clear();
         if let Some(spec) = self.loaded.clone() {
             self.in_force = Some(spec);
@@ -201,6 +221,20 @@ impl Book {
             self.ledgers.clear();
         }
         self.adopting = true;
+    }
+
+    /// The sessions are asked for. Over and over without any time passing is a loop; then there is
+    /// no answer, or the history would not end.
+    pub(crate) fn on_look(&mut self) -> bool {
+        let now = Instant::now();
+        if self.last_look != Some(now) {
+            (self.last_look, self.looks) = (Some(now), 0);
+        }
+        self.looks += 1;
+        if self.looks == MOST_LOOKS {
+            self.fail(format!("{MOST_LOOKS} listings in no time"));
+        }
+        self.looks < MOST_LOOKS
     }
 
     /// The sessions were listed. The first look of a supervisor shows all that it can know of the
@@ -219,17 +253,24 @@ impl Book {
     }
 
     fn on_announced(&mut self, event: &EventDraft, adopted: bool) {
+        let now = self.now;
         let Some((token, run)) = run_of(&mut self.runs, event) else {
             return self.fail(format!("I29: {} of an unknown run", event.kind));
         };
         let (again, over) = (run.announced && !adopted, run.ends > 0 || run.excused);
+        let unborn = run.up_at.is_none();
         run.announced = true;
+        run.announced_at = now;
         if adopted && let Some(up_at) = run.up_at {
             run.started = up_at;
         }
         self.alive.insert(token.clone());
-        if again || over {
-            let what = if again { "twice" } else { "after its end" };
+        if again || over || unborn {
+            let what = match () {
+                () if again => "twice",
+                () if over => "after its end",
+                () => "before the provider brought it up",
+            };
             self.fail(format!(
                 "I29: {} {token} of {} {what}",
                 event.kind, event.subject
@@ -256,12 +297,41 @@ impl Book {
             () => "",
         };
         let (started, template) = (run.started, run.template.clone());
+        let announced_at = run.announced_at;
         self.alive.remove(&token);
         if !what.is_empty() {
             let (kind, agent) = (&event.kind, &event.subject);
             self.fail(format!("I29: {what}: {kind} {agent} {token}"));
         }
+        self.check_order(event, &template, announced_at);
         self.charge(event, &template, started);
+    }
+
+    /// I28: of those stopped in waves, dependents go first.
+    fn check_order(&mut self, event: &EventDraft, template: &AgentName, announced_at: u64) {
+        let reason = event
+            .payload
+            .get("reason")
+            .and_then(|reason| reason.as_str());
+        let forced = event.payload.contains_key("forced");
+        let in_waves = match reason {
+            Some("cascade") => true,
+            Some("shutdown") => self.graceful && forced,
+            _ => false,
+        };
+        if !self.orderly || !in_waves {
+            return;
+        }
+        let needs = needs(self.in_force.as_deref(), template);
+        // Whoever it needs was stopped while it was up.
+        let early = |(on, at): &&(AgentName, u64)| *at > announced_at && needs.contains(on);
+        if let Some((on, _)) = self.stopped_in_waves.iter().find(early) {
+            let agent = &event.subject;
+            self.violations.push(format!(
+                "I28: {agent} was stopped after {on}, which it needs"
+            ));
+        }
+        self.stopped_in_waves.push((template.clone(), self.now));
     }
 
     /// Keeps a ledger of its own, from the events alone (patrol.md 5).
@@ -377,6 +447,20 @@ fn run_of<'a>(
     let token = RunToken::new(token).ok()?;
     let run = runs.get_mut(&token)?;
     Some((token, run))
+}
+
+/// Everything a template depends on, directly or not.
+fn needs(city: Option<&CitySpec>, template: &AgentName) -> BTreeSet<AgentName> {
+    let (mut all, mut queue) = (BTreeSet::new(), vec![template.clone()]);
+    while let Some(at) = queue.pop() {
+        let spec = city.and_then(|city| city.agent(&at));
+        for on in spec.iter().flat_map(|spec| &spec.depends_on) {
+            if all.insert(on.clone()) {
+                queue.push(on.clone());
+            }
+        }
+    }
+    all
 }
 
 /// A ledger holds no more than it takes for a quarantine.

@@ -201,6 +201,9 @@ impl Sessions for Observer {
 
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
         Box::pin(async move {
+            if !self.book().on_look() {
+                std::future::pending::<()>().await;
+            }
             let listing = self.city.sessions.snapshot().await;
             self.alive().await;
             let listing = listing?;

@@ -357,6 +357,10 @@ async fn stop(world: &mut World, mode: StopMode) -> Result<(), String> {
     let Some(mut machine) = world.machine.take() else {
         return Ok(());
     };
+    for city in &world.cities {
+        let graceful = mode == StopMode::Graceful && !city.plan.shutdown_timeout.is_zero();
+        city.observer.book().graceful = graceful;
+    }
     let stopped = machine.door().stop(mode).await;
     stopped.map_err(|error| format!("a stop was not answered: {error}"))?;
     if !machine.ended().await {

@@ -48,7 +48,7 @@ pub(crate) struct CityPlan {
     pub(crate) interval: Duration,
     delay: Duration,
     delay_max: Duration,
-    shutdown_timeout: Duration,
+    pub(crate) shutdown_timeout: Duration,
     start_parallelism: usize,
     stop_parallelism: usize,
     startup_timeout: Duration,
@@ -253,6 +253,7 @@ impl SimCity {
             stops_failed: false,
         };
         city.note_spec(spec);
+        city.observer.book().orderly = true;
         city.behave_all();
         city
     }
@@ -288,6 +289,7 @@ impl SimCity {
     pub(crate) fn fault(&mut self, which: &'static str, on: bool) {
         if on {
             self.stops_failed |= matches!(which, "stops" | "lag");
+            self.observer.book().orderly = !self.stops_failed;
             self.faults.insert(which);
         } else {
             self.faults.remove(which);
