@@ -38,7 +38,7 @@ use self::slots::Slots;
 use self::swap::Swap;
 use self::waves::StartPlan;
 use crate::machine::MachineMsg;
-use crate::mailbox::{Addr, Gauge, Timer};
+use crate::mailbox::{Addr, Drill, Gauge, Timer};
 use crate::model::{
     AgentEnd, AgentName, AgentState, CitySpec, CityStatus, CityView, EventDraft, RunToken,
     SessionName, StopSummary,
@@ -126,8 +126,10 @@ pub(crate) enum CityMsg {
     View(RpcReplyPort<CityView>),
     /// The city and everything below it.
     Tree(RpcReplyPort<Node>),
-    /// Panic here (`None`), or in the child of that name: for fault drills.
-    Crash(Option<String>, RpcReplyPort<bool>),
+    /// Panic, for fault drills.
+    Crash,
+    /// End a child, for fault drills.
+    CrashChild(String, Drill, RpcReplyPort<bool>),
 }
 
 impl CityMsg {
@@ -150,7 +152,8 @@ impl CityMsg {
             Self::Swept => "Swept",
             Self::View(_) => "View",
             Self::Tree(_) => "Tree",
-            Self::Crash(..) => "Crash",
+            Self::Crash => "Crash",
+            Self::CrashChild(..) => "CrashChild",
         }
     }
 }
@@ -346,7 +349,11 @@ impl Actor for CitySupervisor {
             CityMsg::Swept => st.on_swept(),
             CityMsg::View(reply) => drop(reply.send(st.view())),
             CityMsg::Tree(reply) => drop(reply.send(st.tree())),
-            CityMsg::Crash(child, reply) => drop(reply.send(st.on_crash(child))),
+            #[allow(clippy::panic)] // the whole point
+            CityMsg::Crash => panic!("fault drill: city {} told to crash", st.args.spec.name),
+            CityMsg::CrashChild(child, drill, reply) => {
+                let _ = reply.send(st.on_crash_child(&child, drill)); // nobody may wait for it
+            }
         }
         Ok(())
     }
@@ -471,20 +478,13 @@ impl CityState {
         self.spawn_tracker().await
     }
 
-    fn on_crash(&self, child: Option<String>) -> bool {
-        // A panic drops the caller's port unanswered, which the caller takes for a yes.
-        let Some(child) = child else {
-            #[allow(clippy::panic)] // the whole point
-            {
-                panic!("fault drill: city {} told to crash", self.args.spec.name);
-            }
-        };
+    fn on_crash_child(&self, child: &str, drill: Drill) -> bool {
         match &self.tracker {
             Some(tracker) if child == "tracker" => {
-                tracker.send(TrackerMsg::Crash);
+                drill.hit(tracker, TrackerMsg::Crash);
                 true
             }
-            _ => self.slots.crash_worker(&child),
+            _ => self.slots.crash_worker(child, drill),
         }
     }
 

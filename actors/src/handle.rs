@@ -13,7 +13,7 @@ use crate::city::{AgentCommand, CityMsg, CommandError, ReloadOutcome, StopMode};
 use crate::machine::{
     MachineArgs, MachineMsg, MachinePorts, MachineSettings, MachineSupervisor, Reconciled,
 };
-use crate::mailbox::{Addr, Gauge};
+use crate::mailbox::{Addr, Drill, Gauge};
 use crate::model::{AgentName, AgentState, CityView, MachineView, StopSummary};
 use crate::policy::Trigger;
 use crate::tree::Tree;
@@ -167,8 +167,18 @@ impl MachineRef {
     /// Panics an actor, for fault drills: the root (`machine`), a city, or `city/child`. `false`:
     /// there is no such actor.
     pub async fn crash(&self, path: &str) -> bool {
+        self.drill(path, Drill::Panic).await
+    }
+
+    /// Kills an actor, for fault drills; like [`Self::crash`], but in the midst of what it does and
+    /// without a word.
+    pub async fn kill(&self, path: &str) -> bool {
+        self.drill(path, Drill::Kill).await
+    }
+
+    async fn drill(&self, path: &str, drill: Drill) -> bool {
         if path == "machine" {
-            self.root.send(MachineMsg::Crash);
+            drill.hit(&self.root, MachineMsg::Crash);
             return true;
         }
         let view = self.view();
@@ -187,11 +197,12 @@ impl MachineRef {
         let Ok(city) = self.city(path).addr().await else {
             return false;
         };
-        let whole = child.is_none();
-        let hit = city
-            .ask(ANSWER_LIMIT, |reply| CityMsg::Crash(child, reply))
-            .await;
-        hit.unwrap_or(whole) // a panicking city answers nothing
+        let Some(child) = child else {
+            drill.hit(&city, CityMsg::Crash);
+            return true;
+        };
+        let hit = |reply| CityMsg::CrashChild(child, drill, reply);
+        city.ask(ANSWER_LIMIT, hit).await.unwrap_or(false)
     }
 }
 

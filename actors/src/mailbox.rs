@@ -127,6 +127,23 @@ impl<M: Message> Addr<M> {
     }
 }
 
+/// How a fault drill ends an actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drill {
+    Panic,
+    Kill,
+}
+
+impl Drill {
+    /// Strikes; `panic` is the message that makes the actor panic.
+    pub(crate) fn hit<M: Message>(self, actor: &Addr<M>, panic: M) {
+        match self {
+            Self::Panic => actor.send(panic),
+            Self::Kill => actor.actor().kill(),
+        }
+    }
+}
+
 /// A task that ends with its owner: a timer, a pump, a start in flight.
 #[derive(Debug)]
 pub(crate) struct Timer(JoinHandle<()>);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use ractor::ActorId;
 use tokio::time::Instant;
 
-use crate::mailbox::{Addr, Timer};
+use crate::mailbox::{Addr, Drill, Timer};
 use crate::model::{AgentName, RunToken, SessionName};
 use crate::policy::Slot;
 use crate::worker::WorkerMsg;
@@ -157,14 +157,14 @@ impl Slots {
         self.entries.iter().filter(|entry| entry.slot.run.is_some())
     }
 
-    /// Panics the Worker of `agent`. `false`: there is none.
-    pub(super) fn crash_worker(&self, agent: &str) -> bool {
+    /// Ends the Worker of `agent`, for fault drills. `false`: there is none.
+    pub(super) fn crash_worker(&self, agent: &str, drill: Drill) -> bool {
         let worker = self
             .by_agent
             .get(agent)
             .and_then(|index| self.entries[*index].worker.as_ref());
         worker
-            .inspect(|worker| worker.send(WorkerMsg::Crash))
+            .inspect(|worker| drill.hit(worker, WorkerMsg::Crash))
             .is_some()
     }
 }

@@ -56,14 +56,7 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
     let verdict = match class {
         EndClass::Planned => {
             let drain = run.and_then(|run| run.drain).map(|drain| drain.reason);
-            let verdict = planned(slot, end, drain, started, daemon, now);
-            match slot.ledger.quarantined_until(slot.spec.limit, now) {
-                // An adopted run may end with its ledger full.
-                Some(until) if matches!(verdict, Verdict::Restart { .. }) => {
-                    Verdict::Quarantine { until }
-                }
-                _ => verdict,
-            }
+            planned(slot, end, drain, started, daemon, now)
         }
         EndClass::ProviderLost => Verdict::Restart {
             after: Duration::ZERO,
@@ -79,6 +72,12 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
         _ if !wants_restart(slot.spec.restart, class) => Verdict::Done,
         _ => charged(slot, end, started, daemon, now),
     };
+    // An adopted run may end, in whatever way, with its ledger full.
+    let full = slot.ledger.quarantined_until(slot.spec.limit, now);
+    let verdict = match (verdict, full) {
+        (Verdict::Restart { .. }, Some(until)) => Verdict::Quarantine { until },
+        _ => verdict,
+    };
     slot.respawn = false;
     slot.phase = match verdict {
         Verdict::Restart { after, cause } => Phase::Backoff {
@@ -87,7 +86,7 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
         },
         Verdict::Quarantine { until } => Phase::Quarantined { until },
         Verdict::Done => Phase::Done,
-        Verdict::Leave => Phase::Stopped,
+        Verdict::Leave => full.map_or(Phase::Stopped, |until| Phase::Quarantined { until }),
     };
     verdict
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use gascity_actors::AgentCommand;
 use gascity_actors::memory::MemoryCity;
-use gascity_actors::model::AgentSpecBuilder;
+use gascity_actors::model::{AgentSpecBuilder, PoolSpec};
 use gascity_actors::ports::{Note, SessionError};
 
 use crate::util::{HOUR, MINUTE, Town, agent, chain, city, pass, save, settle, since, story};
@@ -123,4 +123,26 @@ async fn an_idle_agent_is_restarted_alone() {
         since(&city, told),
         ["idle_killed lazy", "started lazy idle"]
     );
+}
+
+/// Each check of a pool looks at its members again; what cannot be done must not ask for a tick
+/// that begins the next check.
+#[tokio::test(start_paused = true)]
+async fn idle_members_that_cannot_be_stopped_do_not_make_ticks_chase_each_other() {
+    let pool = PoolSpec {
+        min: 1,
+        max: Some(2),
+        check: Some("count".into()),
+        ..PoolSpec::default()
+    };
+    let crew = agent("crew").pool(pool).idle_timeout(MINUTE);
+    let town = Town::new().await;
+    let city = town.add(city("a").agent(crew).daemon(|d| d.patrol_interval = MINUTE));
+    city.shell.prints("count", "2");
+    settle().await;
+    city.sessions
+        .fail_stops(Some(SessionError::Backend("busy".into())));
+    pass(5 * MINUTE).await;
+    let listings = city.sessions.count("snapshot", None);
+    assert!((5..15).contains(&listings), "{listings} listings");
 }

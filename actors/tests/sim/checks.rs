@@ -15,7 +15,7 @@ use crate::steps::settle;
 use crate::world::{AgentPlan, FOREIGN, SimCity, World};
 
 /// Longest window, delays, stops and drains, with room to spare.
-const QUIET: Duration = Duration::from_secs(900);
+const QUIET: Duration = Duration::from_secs(915);
 /// Ticks after which nothing may have changed.
 const IDLE_TICKS: u32 = 20;
 
@@ -23,10 +23,7 @@ const IDLE_TICKS: u32 = 20;
 pub(crate) async fn after_step(world: &mut World) -> Result<(), String> {
     for at in 0..world.cities.len() {
         let asked = Instant::now();
-        let view = match world.city(at) {
-            Some(city) => Some(city.view().await),
-            None => None,
-        };
+        let view = world.view(at).await;
         if asked.elapsed() > Duration::ZERO {
             return Err(format!("a question took {:?}", asked.elapsed()));
         }
@@ -133,10 +130,7 @@ async fn mailboxes(world: &World) -> Result<(), String> {
 pub(crate) async fn steady(world: &World) -> Vec<BTreeSet<(String, RunToken)>> {
     let mut all = Vec::new();
     for (at, city) in world.cities.iter().enumerate() {
-        let view = match world.city(at) {
-            Some(city) => city.view().await.ok(),
-            None => None,
-        };
+        let view = world.view(at).await.and_then(Result::ok);
         all.push(view.map(|view| calm(city, &view)).unwrap_or_default());
     }
     all
@@ -206,13 +200,11 @@ pub(crate) async fn converge(world: &mut World) -> Result<(), String> {
     }
     sleep(QUIET).await;
     settle().await;
+    rest(world).await;
     after_step(world).await?;
     let mut before = Vec::new();
     for at in 0..world.cities.len() {
-        let view = match world.city(at) {
-            Some(city) => city.view().await,
-            None => Err(AskError::NotRunning),
-        };
+        let view = world.view(at).await.unwrap_or(Err(AskError::NotRunning));
         let view = view.map_err(|error| format!("I3: after all faults healed: {error}"))?;
         settled(&world.cities[at], &view).map_err(|what| format!("I3: {what}"))?;
         before.push(still(&world.cities[at], &view));
@@ -237,6 +229,27 @@ pub(crate) async fn converge(world: &mut World) -> Result<(), String> {
         }
     }
     after_step(world).await
+}
+
+/// Idle agents are restarted for ever; waits until none of them is between two runs.
+async fn rest(world: &World) {
+    for _ in 0..1000 {
+        let mut between = false;
+        for at in 0..world.cities.len() {
+            let Some(Ok(view)) = world.view(at).await else {
+                continue;
+            };
+            let moves = |i: &InstanceView| {
+                matches!(i.state, AgentState::Starting | AgentState::Stopping)
+                    && is_restless(&world.cities[at], i.qualified_name.as_str())
+            };
+            between |= view.instances.iter().any(moves);
+        }
+        if !between {
+            return;
+        }
+        settle().await;
+    }
 }
 
 /// The config of an instance.

@@ -175,7 +175,13 @@ impl Sessions for Observer {
             let result = self.city.sessions.start(token.clone(), spec).await;
             drop(flight);
             match &result {
-                Ok(_) => self.book().on_up(&token),
+                Ok(started) => {
+                    self.book().on_up(&token);
+                    // News of a run is on its way while others happen.
+                    for _ in 0..started.pid.unwrap_or_default() % 3 * 10 {
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Err(failure) if failure.detail.ends_with("exists") => {
                     self.book().on_second_start(&agent);
                 }

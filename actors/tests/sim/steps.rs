@@ -40,6 +40,8 @@ pub(crate) enum Step {
     Reload(usize),
     /// An actor panics.
     Crash(String),
+    /// An actor is killed, in the midst of what it does.
+    Kill(String),
     /// The supervisor process dies.
     Die,
     Stop(StopMode),
@@ -102,12 +104,24 @@ pub(crate) fn draw(rng: &mut Rng, world: &World) -> Step {
         77..87 => Step::Command(at, agent, command(rng)),
         87..89 => Step::Poke(at),
         89..90 => Step::Reload(at),
-        90..94 => Step::Crash(format!("{}/{agent}", city.plan.name)),
-        94..95 => Step::Crash(format!("{}/tracker", city.plan.name)),
-        95..97 => Step::Crash(city.plan.name.clone()),
+        90..97 => drill(rng, &city.plan.name, &agent),
         97 => Step::Die,
         98 => Step::Refound,
         _ => Step::Stop(*rng.pick(&[StopMode::Graceful, StopMode::Force, StopMode::Detach])),
+    }
+}
+
+/// The end of an actor: mostly of a Worker.
+fn drill(rng: &mut Rng, city: &str, agent: &AgentName) -> Step {
+    let path = match rng.below(7) {
+        0..4 => format!("{city}/{agent}"),
+        4 => format!("{city}/tracker"),
+        _ => city.to_owned(),
+    };
+    if rng.chance(50) {
+        Step::Crash(path)
+    } else {
+        Step::Kill(path)
     }
 }
 
@@ -307,6 +321,11 @@ pub(crate) async fn perform(world: &mut World, rng: &mut Rng, step: &Step) -> Re
         Step::Crash(path) => {
             if let Some(door) = world.door() {
                 door.crash(path).await;
+            }
+        }
+        Step::Kill(path) => {
+            if let Some(door) = world.door() {
+                door.kill(path).await;
             }
         }
         Step::Die => die(world).await?,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use gascity_actors::memory::{Behaviour, MemoryCities, MemoryCity, MemoryClock, MemoryJournal};
 use gascity_actors::model::{
-    AgentName, AgentSpec, CitySpec, OnDrift, PoolSpec, RestartType, Strategy,
+    AgentName, AgentSpec, CitySpec, CityView, OnDrift, PoolSpec, RestartType, Strategy,
 };
 use gascity_actors::ports::CityEntry;
-use gascity_actors::{CityRef, Machine, MachinePorts, MachineRef, MachineSettings};
+use gascity_actors::{AskError, CityRef, Machine, MachinePorts, MachineRef, MachineSettings};
 
 use crate::observer::Observer;
 use crate::rng::Rng;
@@ -53,6 +53,7 @@ pub(crate) struct CityPlan {
     stop_parallelism: usize,
     startup_timeout: Duration,
     persistent: bool,
+    capture_lines: u32,
     born: u32,
 }
 
@@ -161,6 +162,7 @@ impl CityPlan {
             stop_parallelism: *rng.pick(&[1, 8]),
             startup_timeout: rng.seconds(&[5, 30]),
             persistent: rng.chance(40),
+            capture_lines: *rng.pick(&[0, 50]),
             born: 0,
         };
         for _ in 0..2 + rng.below(7) {
@@ -197,6 +199,7 @@ impl CityPlan {
                 daemon.drift_drain_timeout = Duration::from_secs(20);
                 daemon.drift_idle_after = Duration::from_secs(20);
                 daemon.persist_crash_history = self.persistent;
+                daemon.crash_capture_lines = self.capture_lines;
             });
         if let Some(max) = self.max_agents {
             city = city.max_agents(max);
@@ -382,6 +385,11 @@ impl World {
 
     pub(crate) fn door(&self) -> Option<MachineRef> {
         self.machine.as_ref().map(Machine::door)
+    }
+
+    /// What a city says of itself; `None` while there is no machine.
+    pub(crate) async fn view(&self, index: usize) -> Option<Result<CityView, AskError>> {
+        Some(self.city(index)?.view().await)
     }
 
     pub(crate) fn city(&self, index: usize) -> Option<CityRef> {
