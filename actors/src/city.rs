@@ -12,6 +12,7 @@ mod drain;
 mod ends;
 mod events;
 mod launch;
+mod messages;
 mod patrol;
 mod shutdown;
 mod slots;
@@ -19,13 +20,13 @@ mod swap;
 mod view;
 mod waves;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -33,21 +34,19 @@ use self::cascade::StopPlan;
 pub use self::command::{AgentCommand, CommandError};
 use self::config::ConfigStatus;
 use self::desire::Pool;
+pub use self::messages::StopMode;
+pub(crate) use self::messages::{CityMsg, Gathered, Provided};
 use self::shutdown::Shutdown;
 use self::slots::Slots;
 use self::swap::Swap;
 use self::waves::StartPlan;
 use crate::machine::MachineMsg;
 use crate::mailbox::{Addr, Drill, Gauge, Timer};
-use crate::model::{
-    AgentEnd, AgentName, AgentState, CitySpec, CityStatus, CityView, EventDraft, RunToken,
-    SessionName, StopSummary,
-};
+use crate::model::{AgentEnd, AgentName, CitySpec, CityStatus, EventDraft, RunToken};
 use crate::policy::{Graph, Ledger, TickGate, Trigger};
-use crate::ports::{CityPorts, Listing, LoadError, SessionError, SessionEvent, Sessions};
+use crate::ports::CityPorts;
 use crate::tracker::{Tracker, TrackerArgs, TrackerMsg};
-use crate::tree::Node;
-use crate::worker::{Report, WorkerShared, WorkerState};
+use crate::worker::{WorkerShared, WorkerState};
 
 pub use self::config::ReloadOutcome;
 
@@ -59,123 +58,6 @@ const SWEEPS: usize = 64;
 /// Failures of one internal child within [`CHILD_WINDOW`] that are too many.
 const CHILD_FAILURES: usize = 5;
 const CHILD_WINDOW: Duration = Duration::from_secs(60);
-
-/// How a city, or the whole machine, is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopMode {
-    /// Interrupt, wait the grace, force.
-    Graceful,
-    /// No grace.
-    Force,
-    /// Leave the agents running for the next supervisor to adopt.
-    Detach,
-}
-
-/// What a [`CitySupervisor`] can be told.
-#[derive(Debug)]
-pub(crate) enum CityMsg {
-    /// The sessions, for adoption and for each tick.
-    Listed(Gathered),
-    /// Reconcile.
-    Tick(Trigger),
-    /// Load the config, and say what came of it.
-    Reload(Option<RpcReplyPort<ReloadOutcome>>),
-    /// The config was loaded.
-    Loaded(
-        Result<Arc<CitySpec>, LoadError>,
-        Option<RpcReplyPort<ReloadOutcome>>,
-    ),
-    /// The provider saw something.
-    Session(SessionEvent),
-    /// A Worker tells of its run.
-    Report {
-        agent: AgentName,
-        token: RunToken,
-        report: Report,
-    },
-    /// A Worker could not even be spawned.
-    Unspawned { agent: AgentName, end: AgentEnd },
-    /// The crash history, as far as there is one.
-    History(Option<String>),
-    /// A pool check ended.
-    Checked(AgentName, Result<u32, (String, bool)>),
-    /// A user, or the agent itself, wants something of an agent.
-    Command(
-        AgentName,
-        AgentCommand,
-        RpcReplyPort<Result<AgentState, CommandError>>,
-    ),
-    /// The provider of a new config can be used, or not.
-    Provided(
-        Arc<CitySpec>,
-        Result<Provided, String>,
-        Option<RpcReplyPort<ReloadOutcome>>,
-    ),
-    /// A slot's delay is over.
-    Due(AgentName),
-    /// End the city.
-    Stop {
-        mode: StopMode,
-        reply: Option<RpcReplyPort<StopSummary>>,
-    },
-    /// The grace of the shutdown is over.
-    GraceOver,
-    /// Leftovers were swept; the journal is flushed.
-    Swept,
-    /// How are things?
-    View(RpcReplyPort<CityView>),
-    /// The city and everything below it.
-    Tree(RpcReplyPort<Node>),
-    /// Panic, for fault drills.
-    Crash,
-    /// End a child, for fault drills.
-    CrashChild(String, Drill, RpcReplyPort<bool>),
-}
-
-impl CityMsg {
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Listed(_) => "Listed",
-            Self::History(_) => "History",
-            Self::Checked(..) => "Checked",
-            Self::Command(..) => "Command",
-            Self::Provided(..) => "Provided",
-            Self::Tick(_) => "Tick",
-            Self::Reload(_) => "Reload",
-            Self::Loaded(..) => "Loaded",
-            Self::Session(_) => "Session",
-            Self::Report { .. } => "Report",
-            Self::Unspawned { .. } => "Unspawned",
-            Self::Due(_) => "Due",
-            Self::Stop { .. } => "Stop",
-            Self::GraceOver => "GraceOver",
-            Self::Swept => "Swept",
-            Self::View(_) => "View",
-            Self::Tree(_) => "Tree",
-            Self::Crash => "Crash",
-            Self::CrashChild(..) => "CrashChild",
-        }
-    }
-}
-
-/// What one look at the sessions found.
-#[derive(Debug)]
-pub(crate) struct Gathered {
-    as_of: Instant,
-    /// Looks under an older provider are no news.
-    epoch: u64,
-    result: Result<Listing, SessionError>,
-    zombies: HashSet<SessionName>,
-}
-
-/// A session provider that was built and can be used.
-pub(crate) struct Provided(Arc<dyn Sessions>);
-
-impl std::fmt::Debug for Provided {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Provided({})", self.0.provider())
-    }
-}
 
 /// Everything a [`CitySupervisor`] is born with.
 #[derive(Debug)]
