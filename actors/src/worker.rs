@@ -195,7 +195,10 @@ impl Actor for Worker {
     ) -> Result<(), ActorProcessingErr> {
         let _busy = st.args.gauge.enter(msg.kind());
         let effects = match msg {
-            WorkerMsg::StartDone(result) => st.run.on_start_done(result),
+            WorkerMsg::StartDone(result) => {
+                st.forget_start();
+                st.run.on_start_done(result)
+            }
             WorkerMsg::Probed(result) => st.run.on_probed(result),
             WorkerMsg::Exited(token, status) if token == st.args.token => st.run.on_exit(status),
             WorkerMsg::Exited(..) => return Ok(()), // an older run of this name
@@ -229,6 +232,12 @@ impl Actor for Worker {
 }
 
 impl WorkerState {
+    /// A run that is up needs nothing of its start any more: thousands of Workers wait for days.
+    fn forget_start(&mut self) {
+        self.starting = None;
+        self.args.start = None;
+    }
+
     /// Launches work and returns at once; results come back as messages.
     fn perform(&mut self, effects: Vec<Effect>) -> Result<(), ActorProcessingErr> {
         for effect in effects {

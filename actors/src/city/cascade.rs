@@ -55,9 +55,10 @@ impl CityState {
         // A second failure joins the cascade under way.
         let mut origins = BTreeSet::from([dead.clone()]);
         if let Some(plan) = self.stop_plan.take() {
-            taken.extend(plan.waves.into_iter().flatten());
+            let before = plan.waves.into_iter().flatten().chain(plan.left);
+            let known: HashSet<AgentName> = taken.iter().cloned().collect();
+            taken.extend(before.filter(|agent| !known.contains(agent)));
             origins.extend(plan.origins);
-            taken.extend(plan.left);
         }
         self.stop_in_waves(taken, origins);
     }
@@ -73,15 +74,17 @@ impl CityState {
         self.next_stop_wave();
     }
 
-    /// Agents grouped by dependency, those without dependencies first.
-    pub(super) fn waves_of(&self, agents: Vec<AgentName>) -> Vec<Vec<AgentName>> {
-        let mut by_template: HashMap<AgentName, BTreeSet<AgentName>> = HashMap::new();
+    /// Agents grouped by dependency, those without dependencies first; in their own order
+    /// otherwise.
+    pub(super) fn waves_of(
+        &self,
+        agents: impl IntoIterator<Item = AgentName>,
+    ) -> Vec<Vec<AgentName>> {
+        let mut by_template: HashMap<AgentName, Vec<AgentName>> = HashMap::new();
         for agent in agents {
             if let Some(entry) = self.slots.get(&agent) {
-                by_template
-                    .entry(entry.slot.spec.template.clone())
-                    .or_default()
-                    .insert(agent);
+                let members = by_template.entry(entry.slot.spec.template.clone());
+                members.or_default().push(agent);
             }
         }
         let templates: HashSet<AgentName> = by_template.keys().cloned().collect();

@@ -285,6 +285,9 @@ impl CityState {
     }
 
     pub(super) async fn retry_blocked(&mut self, template: &AgentName) {
+        if !self.graph.is_awaited(template) {
+            return; // spares a look at every slot per start
+        }
         let waiting: Vec<AgentName> = self
             .slots
             .all()

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ractor::RpcReplyPort;
 use tokio::time::timeout;
 
+use super::slots::Entry;
 use super::{CityMsg, CityState, Stage, StopMode};
 use crate::machine::stop_sessions;
 use crate::mailbox::Timer;
@@ -169,11 +170,7 @@ impl CityState {
 
     /// Second pass: survivors are forced, dependents first.
     pub(super) fn on_grace_over(&mut self) {
-        let live = self
-            .slots
-            .live()
-            .map(|entry| entry.slot.spec.name.clone())
-            .collect();
+        let live = self.slots.live().map(|entry| entry.slot.spec.name.clone());
         let waves = self.waves_of(live);
         if let Some(retreat) = self.retreating() {
             retreat.force_waves = waves;
@@ -212,15 +209,16 @@ impl CityState {
             self.me.clone(),
             self.grace(StopReason::Shutdown) == Grace::None,
         );
-        let live: Vec<AgentName> = self
-            .slots
-            .live()
-            .map(|entry| entry.slot.spec.name.clone())
-            .collect();
+        let Some(stuck) = self.retreating().map(|r| std::mem::take(&mut r.stuck)) else {
+            return;
+        };
+        let stays = |entry: &Entry| stuck.contains(&entry.slot.spec.name);
+        let all_gone = self.slots.live().all(stays);
         let Some(retreat) = self.retreating() else {
             return;
         };
-        if live.iter().all(|agent| retreat.stuck.contains(agent)) {
+        retreat.stuck = stuck;
+        if all_gone {
             match self.stage {
                 Stage::Swapping(_) => self.finish_swap(),
                 _ => self.sweep(),

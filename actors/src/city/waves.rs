@@ -36,34 +36,14 @@ impl CityState {
             .filter_map(|agent| Some((agent.clone(), self.admitted(agent)?)))
             .collect();
         self.set_alarms(agents);
-        let templates: HashSet<AgentName> = candidates
-            .iter()
-            .filter_map(|(agent, _)| Some(self.slots.get(agent)?.slot.spec.template.clone()))
-            .collect();
-        let waves = self.graph.waves(&templates);
-        let of = |template: &AgentName| {
-            let of_template = |(agent, _): &&(AgentName, StartCause)| {
-                self.slots
-                    .get(agent)
-                    .is_some_and(|entry| entry.slot.spec.template == *template)
-            };
-            candidates
-                .iter()
-                .filter(of_template)
-                .map(|(agent, _)| agent.clone())
-                .collect::<Vec<_>>()
-        };
-        let waves: VecDeque<Vec<AgentName>> = waves
-            .iter()
-            .map(|wave| wave.iter().flat_map(of).collect())
-            .collect();
+        let waves = self.waves_of(candidates.iter().map(|(agent, _)| agent.clone()));
         for (agent, cause) in &candidates {
             if let Some(entry) = self.slots.get_mut(agent) {
                 entry.slot.phase = Phase::Queued(*cause);
             }
         }
         self.start_plan = Some(StartPlan {
-            waves,
+            waves: waves.into(),
             ..StartPlan::default()
         });
         self.next_wave().await;

@@ -10,6 +10,8 @@ pub struct Graph {
     needs: HashMap<AgentName, Vec<AgentName>>,
     /// Template to the templates that need it.
     needed_by: HashMap<AgentName, Vec<AgentName>>,
+    /// Templates whose end takes everybody along that they are connected with.
+    one_for_all: HashSet<AgentName>,
 }
 
 impl Graph {
@@ -25,6 +27,9 @@ impl Graph {
                     .or_default()
                     .push(spec.template.clone());
             }
+            if spec.strategy == Strategy::OneForAll {
+                graph.one_for_all.insert(spec.template.clone());
+            }
             graph
                 .needs
                 .insert(spec.template.clone(), spec.depends_on.clone());
@@ -36,6 +41,12 @@ impl Graph {
     #[must_use]
     pub fn needs(&self, template: &AgentName) -> &[AgentName] {
         self.needs.get(template).map_or(&[], Vec::as_slice)
+    }
+
+    /// Others may wait for `template` to come up: who needs it, or who its end took along.
+    #[must_use]
+    pub fn is_awaited(&self, template: &AgentName) -> bool {
+        self.needed_by.contains_key(template) || self.one_for_all.contains(template)
     }
 
     /// Templates that need `template`, directly or not.
