@@ -10,6 +10,7 @@ mod dry_run;
 mod events;
 mod inherited;
 mod init;
+mod invariants;
 mod json;
 mod library;
 mod lifecycle;

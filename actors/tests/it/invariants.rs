@@ -5,9 +5,9 @@
 //! `swap.rs`; I22 `restart.rs`; I24 `isolation.rs`; I25 `adoption.rs`; I26 `isolation.rs`; I31 here
 //! and in `shutdown.rs`; I32 `stall.rs`.
 //!
-//! Not here, for they need more than ports in memory: I1 (locks and sockets of real processes), I11
-//! and the orders of I14 (orders), I12 (real processes), the source scan of I13 (the root's tidy
-//! test), I17 (the file watcher). I3, I28 and I29 are in `histories.rs`.
+//! Not here, for they need more than ports in memory: I1, I12 and I17 (the root's black-box
+//! `invariants`), I11 and the orders of I14 (orders), the source scan of I13 (the root's tidy
+//! test). I3, I28 and I29 are in `histories.rs`.
 
 use std::time::Duration;
 
