@@ -6,6 +6,7 @@ mod event;
 mod fingerprint;
 mod name;
 mod spec;
+mod template;
 mod view;
 
 pub use builder::{AgentSpecBuilder, CitySpecBuilder};
@@ -17,9 +18,10 @@ pub use event::{Event, EventDraft, millis};
 pub use fingerprint::{Fingerprint, canonical_hash, sha256_hex};
 pub use name::{AgentName, CityName, NameError, RunToken, SessionName};
 pub use spec::{
-    AgentSpec, CitySpec, Command, Daemon, Launch, OnDrift, PoolSpec, RestartLimit, RestartType,
-    SpecError, Stdin, Strategy,
+    AgentSpec, CitySpec, Command, Daemon, Dismiss, Launch, OnDrift, PoolSpec, Prompt, PromptMode,
+    RestartLimit, RestartType, RigRef, SpecError, Stdin, Strategy,
 };
+pub use template::{Template, TemplateError};
 pub use view::{
     AgentState, CityInfo, CityStatus, CityView, ConfigState, ConfigView, InstanceView, MachineView,
     PoolView, StopSummary,

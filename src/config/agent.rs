@@ -298,6 +298,7 @@ impl Defaults<'_> {
                 .components()
                 .collect(),
             stdin: stdin.unwrap_or(self.session.stdin),
+            ..Launch::default()
         };
         let mut parts = launch.fingerprint_parts();
         parts.insert("command".into(), resolved.identity);

@@ -28,6 +28,26 @@ pub struct SessionSettings {
     pub log_keep: u32,
     /// Names of variables agents inherit; `*` stands for any characters.
     pub env_passthrough: Vec<String>,
+    /// Name of the tmux socket; the city's name if not set.
+    pub socket: Option<String>,
+    /// Config of the tmux server: `user`, `none` or an absolute path.
+    pub tmux_config: String,
+    /// Lines of scrollback a tmux session keeps.
+    pub history_lines: u32,
+    /// How long one setup command may take (`pre_start`, `session_setup`, `session_live`).
+    pub setup_timeout: Duration,
+    /// How long one call of an exec provider may take.
+    pub exec_timeout: Duration,
+    /// How long its `start` may take.
+    pub exec_start_timeout: Duration,
+    /// How long a nudge waits for the program to be ready.
+    pub nudge_ready_timeout: Duration,
+    /// Time between two looks at it.
+    pub nudge_retry_interval: Duration,
+    /// How long a nudge waits for another one to finish.
+    pub nudge_lock_timeout: Duration,
+    /// Time between typed text and Enter (`debounce_ms`).
+    pub debounce: Duration,
 }
 
 impl Default for SessionSettings {
@@ -38,6 +58,16 @@ impl Default for SessionSettings {
             log_bytes: 8 << 20,
             log_keep: 3,
             env_passthrough: DEFAULT_PASSTHROUGH.map(str::to_owned).to_vec(),
+            socket: None,
+            tmux_config: "user".into(),
+            history_lines: 10_000,
+            setup_timeout: Duration::from_secs(10),
+            exec_timeout: Duration::from_secs(30),
+            exec_start_timeout: Duration::from_secs(120),
+            nudge_ready_timeout: Duration::from_secs(10),
+            nudge_retry_interval: Duration::from_millis(500),
+            nudge_lock_timeout: Duration::from_secs(30),
+            debounce: Duration::from_millis(500),
         }
     }
 }
@@ -240,13 +270,14 @@ fn session_settings(fields: &Fields) -> SessionSettings {
     SessionSettings {
         provider: fields
             .text("provider")
-            .map_or(default.provider, str::to_owned),
+            .map_or(default.provider.clone(), str::to_owned),
         stdin: stdin(fields).unwrap_or(default.stdin),
         log_bytes: fields.count("log_bytes").unwrap_or(default.log_bytes),
         log_keep: fields.count("log_keep").unwrap_or(default.log_keep),
         env_passthrough: fields
             .texts("env_passthrough")
-            .map_or(default.env_passthrough, <[String]>::to_vec),
+            .map_or(default.env_passthrough.clone(), <[String]>::to_vec),
+        ..default
     }
 }
 

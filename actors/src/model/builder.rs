@@ -308,6 +308,14 @@ impl Launch {
             "work_dir".into(),
             self.work_dir.to_string_lossy().into_owned(),
         );
+        parts.insert("nudge".into(), self.nudge.clone());
+        for (key, lines) in [
+            ("pre_start", &self.pre_start),
+            ("session_setup", &self.session_setup),
+        ] {
+            let numbered = lines.iter().enumerate();
+            parts.extend(numbered.map(|(i, line)| (format!("{key}.{i:04}"), line.clone())));
+        }
         parts
     }
 }

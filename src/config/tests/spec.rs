@@ -103,6 +103,7 @@ fn every_key_reaches_the_spec() {
             log_bytes: 10,
             log_keep: 11,
             env_passthrough: vec!["PATH".into()],
+            ..SessionSettings::default()
         }
     );
     let [one, two] = &spec.agents[..] else {
