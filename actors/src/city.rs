@@ -214,6 +214,7 @@ impl Actor for CitySupervisor {
                 let done = st.on_command(&agent, command).await;
                 let _ = reply.send(done); // the caller may have timed out
             }
+            CityMsg::Reach(agent, reply) => drop(reply.send(st.reach(&agent))),
             CityMsg::Provided(spec, provided, reply) => st.on_provided(spec, provided, reply).await,
             CityMsg::Tick(trigger) => st.on_tick(trigger),
             CityMsg::Reload(reply) => st.on_reload(reply),

@@ -16,6 +16,7 @@ use crate::machine::{
 use crate::mailbox::{Addr, Drill, Gauge};
 use crate::model::{AgentName, AgentState, CityView, MachineView, StopSummary};
 use crate::policy::Trigger;
+use crate::session::SessionRef;
 use crate::tree::Tree;
 
 /// A question is answered from memory; a supervisor that takes longer is in trouble.
@@ -277,6 +278,22 @@ impl CityRef {
         command: AgentCommand,
     ) -> Result<Result<AgentState, CommandError>, AskError> {
         let ask = |reply| CityMsg::Command(agent.clone(), command, reply);
+        self.addr()
+            .await?
+            .ask(ANSWER_LIMIT, ask)
+            .await
+            .ok_or(AskError::NoAnswer)
+    }
+
+    /// A way to the session of one agent.
+    ///
+    /// # Errors
+    /// If the city is not running or does not answer.
+    pub async fn session(
+        &self,
+        agent: &AgentName,
+    ) -> Result<Result<SessionRef, CommandError>, AskError> {
+        let ask = |reply| CityMsg::Reach(agent.clone(), reply);
         self.addr()
             .await?
             .ask(ANSWER_LIMIT, ask)

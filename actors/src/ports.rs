@@ -22,8 +22,8 @@ pub use desired::{Desired, Diagnostic, LoadError, Related};
 pub use journal::{EventStream, Journal, JournalError};
 pub use notes::{Notes, NotesError};
 pub use sessions::{
-    Caps, Facts, Fence, Listing, Liveness, Note, SessionError, SessionEvent, SessionEventKind,
-    SessionEvents, Sessions, StartSpec, Started, Stopped,
+    AttachPlan, Caps, Delivery, Facts, Fence, Listing, Liveness, Note, SessionError, SessionEvent,
+    SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 pub use shell::{Shell, ShellError, ShellJob};
 

@@ -11,6 +11,7 @@ mod logs;
 mod offline;
 mod roster;
 mod show;
+mod talk;
 
 use std::time::Duration;
 
@@ -62,6 +63,10 @@ enum AgentCommand {
     Peek(logs::PeekArgs),
     /// Show what an agent printed
     Logs(logs::LogsArgs),
+    /// Tell an agent something, as if typed
+    Nudge(talk::NudgeArgs),
+    /// Put this terminal onto an agent's session
+    Attach(talk::AttachArgs),
 }
 
 impl AgentArgs {
@@ -85,6 +90,8 @@ impl AgentArgs {
             AgentCommand::Resume(args) => args.run(context),
             AgentCommand::Peek(args) => args.run(context),
             AgentCommand::Logs(args) => args.run(context),
+            AgentCommand::Nudge(args) => args.run(context),
+            AgentCommand::Attach(args) => args.run(context),
         }
     }
 }
@@ -135,6 +142,8 @@ enum SessionCommand {
     List(list::ListArgs),
     Peek(logs::PeekArgs),
     Logs(logs::LogsArgs),
+    Nudge(talk::NudgeArgs),
+    Attach(talk::AttachArgs),
     Kill(act::KillArgs),
     Wake(act::UnquarantineArgs),
 }
@@ -149,6 +158,8 @@ impl SessionArgs {
             SessionCommand::List(args) => args.run(context),
             SessionCommand::Peek(args) => args.run(context),
             SessionCommand::Logs(args) => args.run(context),
+            SessionCommand::Nudge(args) => args.run(context),
+            SessionCommand::Attach(args) => args.run(context),
             SessionCommand::Kill(args) => args.run(context),
             SessionCommand::Wake(args) => args.run(context),
         }

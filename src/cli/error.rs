@@ -191,6 +191,7 @@ impl From<ClientError> for CliError {
             "timeout" => Code::Timeout,
             "not_found" => Code::NotFound,
             "conflict" => Code::Conflict,
+            "unsupported" => Code::Unsupported,
             _ => Code::Failed,
         };
         let hint = error.hint().map(str::to_owned);

@@ -31,6 +31,8 @@ pub enum Code {
     Conflict,
     /// The server does not allow it.
     Denied,
+    /// The provider cannot do it.
+    Unsupported,
     /// The server is stopping.
     ShuttingDown,
     /// A fault of the server. Codes of newer servers arrive as this one, too.
@@ -38,7 +40,7 @@ pub enum Code {
 }
 
 impl Code {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::BadRequest,
         Self::UnknownOp,
         Self::UnsupportedVersion,
@@ -48,6 +50,7 @@ impl Code {
         Self::NotFound,
         Self::Conflict,
         Self::Denied,
+        Self::Unsupported,
         Self::ShuttingDown,
         Self::Internal,
     ];
@@ -65,6 +68,7 @@ impl Code {
             Self::NotFound => "not_found",
             Self::Conflict => "conflict",
             Self::Denied => "denied",
+            Self::Unsupported => "unsupported",
             Self::ShuttingDown => "shutting_down",
             Self::Internal => "internal",
         }

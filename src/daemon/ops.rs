@@ -1,6 +1,7 @@
 //! The operations of the control socket, on top of the tree's handles.
 
 mod agent;
+mod session;
 mod wait;
 
 use std::path::PathBuf;
@@ -63,6 +64,9 @@ impl Ops {
             "city.status" => self.city_status(params).await,
             "city.reload" => self.city_reload(params).await,
             "agent.command" => self.agent_command(params).await,
+            "agent.peek" => self.agent_peek(params).await,
+            "agent.nudge" => self.agent_nudge(params).await,
+            "agent.attach" => self.agent_attach(params).await,
             "actors.tree" => {
                 let tree = self.door.tree().await.map_err(unanswered)?;
                 Ok(Reply::One(json!(tree)))

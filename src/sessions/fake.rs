@@ -6,8 +6,8 @@ use chrono::{TimeDelta, Utc};
 use gascity_actors::memory::{MemoryClock, MemorySessions};
 use gascity_actors::model::{RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Caps, Clock, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvents, Sessions,
-    StartSpec, Started, Stopped,
+    Caps, Clock, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvents,
+    Sessions, StartSpec, Started, Stopped,
 };
 
 /// Sessions without processes, for trying out a config. They end with the supervisor.
@@ -112,6 +112,15 @@ impl Sessions for Fake {
         value: Option<String>,
     ) -> PortFuture<'_, (), SessionError> {
         self.sessions.set_note(name, fence, note, value)
+    }
+
+    fn nudge(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        text: String,
+    ) -> PortFuture<'_, Delivery, SessionError> {
+        self.sessions.nudge(name, fence, text)
     }
 
     fn subscribe(&self) -> SessionEvents {

@@ -321,6 +321,7 @@ impl Sessions for Subprocess {
             log: true,
             activity: true,
             survives: true,
+            ..Caps::default()
         }
     }
 

@@ -4,6 +4,7 @@ mod hold;
 mod inside;
 mod logs;
 mod offline;
+mod talk;
 mod why;
 
 use std::path::{Path, PathBuf};

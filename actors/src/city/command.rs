@@ -6,6 +6,7 @@ use super::{CityState, events};
 use crate::model::{AgentName, AgentState, StartCause, StopReason};
 use crate::policy::{DrainReason, Phase, Want};
 use crate::ports::Note;
+use crate::session::SessionRef;
 use crate::worker::{Grace, WorkerMsg};
 
 /// Something to do with an agent.
@@ -89,6 +90,20 @@ impl CityState {
         }
         let state = self.slots.get(agent).map(|entry| entry.slot.state());
         Ok(state.unwrap_or(AgentState::Stopped)) // a drained member of a pool is gone
+    }
+
+    /// A way to the agent's session for whoever asks, so that nobody here waits for it.
+    pub(super) fn reach(&self, agent: &AgentName) -> Result<SessionRef, CommandError> {
+        let Some(entry) = self.slots.get(agent) else {
+            return Err(CommandError::NotFound(agent.clone()));
+        };
+        let run = entry.slot.run.as_ref().map(|run| run.token.clone());
+        Ok(SessionRef::new(
+            self.args.ports.sessions.clone(),
+            agent.clone(),
+            entry.slot.spec.session.clone(),
+            run,
+        ))
     }
 
     fn need_run(&self, agent: &AgentName) -> Result<(), CommandError> {

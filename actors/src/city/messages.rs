@@ -13,6 +13,7 @@ use crate::model::{
 };
 use crate::policy::Trigger;
 use crate::ports::{Listing, LoadError, SessionError, SessionEvent, Sessions};
+use crate::session::SessionRef;
 use crate::tree::Node;
 use crate::worker::Report;
 
@@ -61,6 +62,8 @@ pub(crate) enum CityMsg {
         AgentCommand,
         RpcReplyPort<Result<AgentState, CommandError>>,
     ),
+    /// Somebody wants to reach the session of an agent.
+    Reach(AgentName, RpcReplyPort<Result<SessionRef, CommandError>>),
     /// The provider of a new config can be used, or not.
     Provided(
         Arc<CitySpec>,
@@ -95,6 +98,7 @@ impl CityMsg {
             Self::History(_) => "History",
             Self::Checked(..) => "Checked",
             Self::Command(..) => "Command",
+            Self::Reach(..) => "Reach",
             Self::Provided(..) => "Provided",
             Self::Tick(_) => "Tick",
             Self::Reload(_) => "Reload",

@@ -10,8 +10,8 @@ use super::MemoryClock;
 use crate::mailbox::lock;
 use crate::model::{AgentName, ExitStatus, FailureClass, RunToken, SessionName, StartFailure};
 use crate::ports::{
-    Caps, Clock, Facts, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvent,
-    SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped,
+    Caps, Clock, Delivery, Facts, Fence, Listing, Liveness, Note, PortFuture, SessionError,
+    SessionEvent, SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 
 /// What a scripted agent does.
@@ -50,7 +50,10 @@ impl Call {
     /// It changes something, or tries to.
     #[must_use]
     pub fn is_mutating(&self) -> bool {
-        matches!(self.op, "start" | "stop" | "interrupt" | "set_note")
+        matches!(
+            self.op,
+            "start" | "stop" | "interrupt" | "set_note" | "nudge"
+        )
     }
 }
 
@@ -86,6 +89,7 @@ struct Held {
     behaviour: Behaviour,
     last_activity: Option<DateTime<Utc>>,
     attached: bool,
+    nudges: Vec<String>,
 }
 
 impl MemorySessions {
@@ -164,6 +168,15 @@ impl MemorySessions {
             .values()
             .find(|held| held.agent.as_str() == agent)?;
         held.notes.get(&note).cloned()
+    }
+
+    /// What the agent's current session was told.
+    #[must_use]
+    pub fn nudges(&self, agent: &str) -> Vec<String> {
+        let world = self.world();
+        let mut held = world.sessions.values();
+        let held = held.find(|held| held.agent.as_str() == agent);
+        held.map(|held| held.nudges.clone()).unwrap_or_default()
     }
 
     /// Programs in the agent's session from now on.
@@ -390,6 +403,7 @@ async fn begin(
         behaviour,
         last_activity: Some(clock.wall()),
         attached: false,
+        nudges: Vec::new(),
     };
     world.sessions.insert(spec.session.clone(), held);
     Ok(Started { pid: Some(pid) })
@@ -404,6 +418,9 @@ impl Sessions for MemorySessions {
         Caps {
             exit_push: true,
             log: true,
+            screen: true,
+            nudge: true,
+            attach: false,
             activity: true,
             survives: false,
         }
@@ -580,6 +597,27 @@ impl Sessions for MemorySessions {
                 None => held.notes.remove(&note),
             };
             Ok(())
+        })
+    }
+
+    fn nudge(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        text: String,
+    ) -> PortFuture<'_, Delivery, SessionError> {
+        self.log("nudge", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            let held = world.fenced(&name, &fence)?;
+            let Some(held) = held.filter(|held| held.exit.is_none()) else {
+                return Ok(Delivery::NoSession);
+            };
+            if !text.is_empty() {
+                held.nudges.push(text);
+                held.last_activity = Some(self.clock.wall());
+            }
+            Ok(Delivery::Delivered { confirmed: true })
         })
     }
 

@@ -64,6 +64,29 @@ pub trait Sessions: Send + Sync + 'static {
         value: Option<String>,
     ) -> PortFuture<'_, (), SessionError>;
 
+    /// Gives the agent a message as if somebody had typed it, and submits it. Control characters
+    /// other than newlines are left out; an empty text does nothing.
+    fn nudge(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        text: String,
+    ) -> PortFuture<'_, Delivery, SessionError> {
+        let _ = (name, fence, text);
+        Box::pin(async { Err(SessionError::Unsupported("nudge")) })
+    }
+
+    /// How a terminal gets onto the session. The caller runs the plan; a supervisor never owns a
+    /// terminal.
+    fn attach(
+        &self,
+        name: SessionName,
+        read_only: bool,
+    ) -> PortFuture<'_, AttachPlan, SessionError> {
+        let _ = (name, read_only);
+        Box::pin(async { Err(SessionError::Unsupported("attach")) })
+    }
+
     /// Exits and other events from now on. Exactly one exit per token, never lost.
     fn subscribe(&self) -> SessionEvents;
 }
@@ -78,6 +101,12 @@ pub struct Caps {
     pub exit_push: bool,
     /// Output can be read.
     pub log: bool,
+    /// What [`Sessions::peek`] shows is a screen, not a log.
+    pub screen: bool,
+    /// Messages can be typed into sessions.
+    pub nudge: bool,
+    /// A terminal can be put onto sessions.
+    pub attach: bool,
     /// Last activity is known.
     pub activity: bool,
     /// Sessions outlive the supervisor.
@@ -204,6 +233,27 @@ pub enum Stopped {
     Forced,
 }
 
+/// What became of a message for an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// There is no live session to give it to.
+    NoSession,
+    /// It was typed and submitted.
+    Delivered {
+        /// The agent was seen to react.
+        confirmed: bool,
+    },
+}
+
+/// What to run for a terminal on a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttachPlan {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Variables the program must not see.
+    pub unset: Vec<String>,
+}
+
 /// Sessions of one backend.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Listing {
@@ -267,6 +317,12 @@ pub enum SessionError {
     /// The session belongs to another run; nothing was touched.
     #[error("session belongs to another run")]
     Fenced,
+    /// Others talk to the session right now.
+    #[error("the session is busy")]
+    Busy,
+    /// More than a session takes at once.
+    #[error("too large: at most {0} bytes")]
+    TooLarge(usize),
     /// The provider cannot do this.
     #[error("not supported by this provider: {0}")]
     Unsupported(&'static str),

@@ -221,3 +221,21 @@ async fn a_city_on_its_way_out_takes_no_commands() {
     let error = town.command("a", "db", Restart).await.unwrap_err();
     assert_eq!(error, CommandError::Busy);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_reaches_the_run_it_is_meant_for_and_no_other() {
+    let (town, city) = one().await;
+    let session = town.session("a", "db").await;
+    assert_eq!(session.nudge("look".into()).await, Ok(true));
+    assert_eq!(city.sessions.nudges("db"), ["look"]);
+    city.sessions.exit("db", CRASH);
+    pass(MINUTE).await;
+    let error = session.nudge("again".into()).await.unwrap_err();
+    assert_eq!(error.to_string(), "db is not running");
+    assert_eq!(city.sessions.nudges("db"), [""; 0]);
+    let error = session.attach(false).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "db has no attach: sessions of the provider fake cannot do this"
+    );
+}

@@ -12,6 +12,7 @@ use gascity_actors::model::{
 use gascity_actors::ports::CityEntry;
 use gascity_actors::{
     AgentCommand, CityRef, CommandError, Machine, MachinePorts, MachineRef, MachineSettings,
+    SessionRef,
 };
 
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
@@ -182,6 +183,12 @@ impl Town {
     ) -> Result<AgentState, CommandError> {
         let agent = AgentName::new(agent).unwrap();
         self.city(name).command(&agent, command).await.unwrap()
+    }
+
+    /// A way to the session of an agent.
+    pub(crate) async fn session(&self, name: &str, agent: &str) -> SessionRef {
+        let agent = AgentName::new(agent).unwrap();
+        self.city(name).session(&agent).await.unwrap().unwrap()
     }
 
     /// The state of an agent, and why it is in it.

@@ -10,11 +10,12 @@ use chrono::Utc;
 use clap::Args;
 use serde_json::json;
 
-use super::roster::Roster;
-use crate::cli::context::Context;
+use super::offline::Offline;
+use super::roster::{Roster, Source};
+use crate::cli::context::{Context, read};
 use crate::cli::discover::Access;
 use crate::cli::error::{CliError, CliResult, Code};
-use crate::model::{AgentName, SessionName, millis};
+use crate::model::{AgentName, InstanceView, SessionName, millis};
 use crate::sessions::{log_file, tail};
 
 /// Arguments of `gc agent peek`.
@@ -100,18 +101,55 @@ impl PeekArgs {
     /// # Errors
     /// [`Code::Unsupported`] where sessions have none.
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
-        let roster = Roster::load(context, Access::Read)?;
-        let agent = roster.find(&self.agent)?;
+        let mut roster = Roster::load(context, Access::Read)?;
+        let agent = roster.find(&self.agent)?.clone();
         let name = agent.qualified_name.as_str();
-        if !self.log {
-            // No provider with screens so far.
-            let message = format!("{name} has no screen: its session is a plain process");
-            let error = CliError::new(Code::Unsupported, message);
-            return Err(error.hint(format!("gc agent peek {name} --log")));
+        match screen(context, &mut roster, &agent, self.lines) {
+            Ok(text) => show(context, name, &text),
+            Err(error) if self.log && is_without_screen(&error) => {
+                let text = tail(&log_file(&roster.root, &agent.session), 0, self.lines)?;
+                show(context, name, &text)
+            }
+            Err(error) if error.code == Code::Unsupported => {
+                Err(error.hint(format!("gc agent peek {name} --log")))
+            }
+            Err(error) => Err(error.hint(format!("gc agent show {name}"))),
         }
-        let text = tail(&log_file(&roster.root, &agent.session), 0, self.lines)?;
-        show(context, name, &text)
     }
+}
+
+/// The last lines on the screen of an agent.
+fn screen(
+    context: &Context,
+    roster: &mut Roster,
+    agent: &InstanceView,
+    lines: u32,
+) -> CliResult<String> {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        text: String,
+    }
+    let name = &agent.qualified_name;
+    match &mut roster.source {
+        Source::Live(client) => {
+            let params = json!({
+                "path": roster.root, "agent": name, "lines": lines, "screen": true
+            });
+            Ok(read::<Answer>(client.call("agent.peek", params)?)?.text)
+        }
+        Source::Files => {
+            let offline = Offline::open(context, &roster.root)?;
+            offline.reach(
+                agent,
+                |session| async move { session.peek(lines, true).await },
+            )
+        }
+    }
+}
+
+/// Its sessions have no screen, or there is none of it: what it printed is in a file, if anywhere.
+fn is_without_screen(error: &CliError) -> bool {
+    matches!(error.code, Code::Unsupported | Code::Conflict)
 }
 
 impl LogsArgs {
@@ -120,7 +158,7 @@ impl LogsArgs {
     /// # Errors
     /// If there is no such agent, or no such crash.
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
-        let roster = Roster::load(context, Access::Read)?;
+        let mut roster = Roster::load(context, Access::Read)?;
         let (name, session) = self.session(&roster)?;
         if let Some(nth) = self.crash {
             return crash(context, &roster.root, &name, &session, nth);
@@ -128,6 +166,14 @@ impl LogsArgs {
         let log = log_file(&roster.root, &session);
         if self.follow {
             return follow::follow(context, &name, &log, self.lines);
+        }
+        // Where there is a screen, what was printed is above it, and in no file.
+        if let Ok(agent) = roster.find(&name).cloned() {
+            match screen(context, &mut roster, &agent, self.lines) {
+                Ok(text) => return show(context, &name, &text),
+                Err(error) if is_without_screen(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
         show(context, &name, &tail(&log, 0, self.lines)?)
     }

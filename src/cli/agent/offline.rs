@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use chrono::Utc;
 use gascity_actors::policy::{Want, desired};
+use gascity_actors::{ReachError, SessionRef};
 use tokio::runtime::Runtime;
 
 use crate::cli::context::Context;
@@ -110,6 +112,34 @@ impl Offline {
             Deed::Restart | Deed::Unquarantine => {}
         }
         Ok(agent.state)
+    }
+
+    /// Does something with the session of an agent.
+    ///
+    /// # Errors
+    /// [`Code::Unsupported`] if such sessions cannot do it, [`Code::Conflict`] if there is none.
+    pub(super) fn reach<T, F>(
+        &self,
+        agent: &InstanceView,
+        what: impl FnOnce(SessionRef) -> F,
+    ) -> CliResult<T>
+    where
+        F: Future<Output = Result<T, ReachError>>,
+    {
+        let session = SessionRef::new(
+            Arc::new(self.sessions.clone()),
+            agent.qualified_name.clone(),
+            agent.session.clone(),
+            agent.session_id.clone(),
+        );
+        self.runtime.block_on(what(session)).map_err(|error| {
+            let code = match error {
+                ReachError::NotRunning(_) => Code::Conflict,
+                ReachError::Unsupported { .. } => Code::Unsupported,
+                _ => Code::Failed,
+            };
+            CliError::new(code, error.to_string())
+        })
     }
 
     fn set(

@@ -44,7 +44,7 @@ async fn check_run(city: &CityRef, agent: &AgentName, token: &str) -> Result<(),
     }
 }
 
-fn agent_param(params: &Value) -> Result<AgentName, WireError> {
+pub(super) fn agent_param(params: &Value) -> Result<AgentName, WireError> {
     let name = params["agent"].as_str();
     let name = name.ok_or_else(|| bad("the parameter `agent` is missing"))?;
     AgentName::new(name).map_err(|error| bad(error.to_string()))
@@ -64,7 +64,7 @@ fn command_param(params: &Value) -> Result<AgentCommand, WireError> {
     })
 }
 
-fn refused(error: &CommandError) -> WireError {
+pub(super) fn refused(error: &CommandError) -> WireError {
     let code = match error {
         CommandError::NotFound(_) => Code::NotFound,
         _ => Code::Conflict,
@@ -72,7 +72,7 @@ fn refused(error: &CommandError) -> WireError {
     WireError::new(code, error.to_string())
 }
 
-fn bad(message: impl Into<String>) -> WireError {
+pub(super) fn bad(message: impl Into<String>) -> WireError {
     WireError::new(Code::BadRequest, message)
 }
 
