@@ -10,6 +10,8 @@ mod output;
 #[cfg(target_os = "linux")]
 mod proc;
 #[cfg(target_os = "linux")]
+mod processes;
+#[cfg(target_os = "linux")]
 mod subprocess;
 #[cfg(target_os = "linux")]
 pub(crate) mod sys;

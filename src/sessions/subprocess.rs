@@ -9,15 +9,12 @@
 //! run is stopped.
 
 mod adopt;
-mod census;
 mod listing;
 mod meta;
 mod note;
-mod programs;
 mod run;
 mod spawn;
 mod start;
-mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +24,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gascity_actors::model::{CityName, RunToken, SessionName, StartFailure};
@@ -39,12 +36,13 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::OnceCell;
 
 use adopt::Found;
-use census::Census;
 pub(crate) use note::metadata;
 use note::{Files, NoteFile};
-use run::{Run, Subscribers, Watched};
+use run::{Run, Watched};
 
 use super::environment::{DEFAULT_PASSTHROUGH, Runner};
+use super::processes::census::Census;
+use super::processes::{Led as _, Subscribers, lock, programs, sweep};
 use super::{output, proc};
 
 /// How long the report of an end may take once every process is gone.
@@ -124,11 +122,6 @@ impl Slot {
     fn run(&self) -> Option<Arc<Run>> {
         lock(&self.held).as_ref().map(|watched| watched.run.clone())
     }
-}
-
-/// Locks, whatever happened to an earlier holder: no holder leaves the data half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn backend(error: impl std::fmt::Display) -> SessionError {
@@ -270,6 +263,22 @@ impl Inner {
         stopped
     }
 
+    async fn process_alive(
+        &self,
+        name: &SessionName,
+        names: Vec<String>,
+    ) -> Result<bool, SessionError> {
+        let run = match self.seen(name).await {
+            Err(SessionError::NotFound) => return Ok(false),
+            run => run?,
+        };
+        if names.is_empty() {
+            return Ok(run.is_live());
+        }
+        let (files, census) = (self.files.clone(), self.census.clone());
+        blocking(move || programs::any_alive(&files.mark, &census, &*run, &names)).await
+    }
+
     async fn stop_run(
         &self,
         slot: &Slot,
@@ -280,7 +289,7 @@ impl Inner {
         run.stopping.store(true, Ordering::Release);
         let (files, census, swept) = (self.files.clone(), self.census.clone(), run.clone());
         let swept = blocking(move || {
-            let swept_all = sweep::end_all(&files, &census, &swept);
+            let swept_all = sweep::end_all(&files.mark, &census, &*swept);
             swept.stopping.store(false, Ordering::Release);
             swept_all
         })

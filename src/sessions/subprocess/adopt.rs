@@ -15,9 +15,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::note::{Files, NoteFile};
-use super::run::has_fired;
-use super::sweep::carries;
 use crate::sessions::proc::{self, Environ};
+use crate::sessions::processes::has_fired;
 
 /// What a note turned out to mean.
 #[derive(Debug)]
@@ -92,13 +91,13 @@ fn leader(files: &Files, note: &NoteFile) -> io::Result<Leader> {
 /// Whether the leader, or a member of its group, carries the token. A leader may have wiped
 /// its own environment.
 fn group_carries(files: &Files, note: &NoteFile) -> io::Result<bool> {
-    if carries(files, note.pid, &note.token) {
+    if files.mark.carries(note.pid, &note.token) {
         return Ok(true);
     }
     let member = |stat: &proc::Stat| stat.pgid == note.pid && !stat.dead;
     let all = proc::all()?;
     let mut members = all.iter().filter(|stat| member(stat));
-    Ok(members.any(|stat| carries(files, stat.pid, &note.token)))
+    Ok(members.any(|stat| files.mark.carries(stat.pid, &note.token)))
 }
 
 /// Opens a process; `None` if there is none. Anything else is an error: not to be able to look
@@ -192,7 +191,7 @@ fn candidates(files: &Files) -> io::Result<Vec<Candidate>> {
             continue;
         };
         let text = |name| environ.text(name).unwrap_or_default();
-        if files.is_ours(&environ)
+        if files.mark.is_ours(&environ)
             && let Ok(token) = RunToken::new(text("GC_SESSION_ID"))
             && let Ok(name) = SessionName::new(text("GC_SESSION_NAME"))
             && let Ok(agent) = AgentName::new(text("GC_AGENT"))

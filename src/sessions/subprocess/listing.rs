@@ -12,6 +12,7 @@ use gascity_actors::ports::{Facts, Listing, Note, SessionError};
 use super::adopt::{self, Found};
 use super::run::Run;
 use super::{Inner, Slot, blocking, lock};
+use crate::sessions::processes::Led as _;
 
 impl Inner {
     pub(super) async fn snapshot(self: Arc<Self>) -> Result<Listing, SessionError> {

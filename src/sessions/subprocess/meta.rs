@@ -18,6 +18,7 @@ use super::note::{Files, NoteFile, or_create_dir};
 use super::run::Run;
 use super::{Inner, backend, blocking, check, lock};
 use crate::control::lock::{Lock, take_turn};
+use crate::sessions::processes::Led as _;
 
 /// How long a writer waits for others.
 const TURN: Duration = Duration::from_secs(2);

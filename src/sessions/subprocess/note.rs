@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use gascity_actors::ports::Note;
 use rustix::fs::{CWD, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::sessions::proc::Environ;
+use crate::sessions::processes::Mark;
 
 /// What is known of a run beyond the life of the supervisor. For liveness only a hint: the
 /// process itself is asked.
@@ -51,7 +50,8 @@ pub(crate) fn metadata(
 /// The places of one city's sessions, and the mark they carry.
 #[derive(Debug)]
 pub(super) struct Files {
-    pub(super) root: PathBuf,
+    root: PathBuf,
+    pub(super) mark: Mark,
     pub(super) boot: String,
     sessions: PathBuf,
     logs: PathBuf,
@@ -65,6 +65,7 @@ impl Files {
             sessions: runtime.join("sessions"),
             logs: runtime.join("logs"),
             locks: runtime.join("locks"),
+            mark: Mark(root.clone()),
             root,
             boot,
         }
@@ -73,16 +74,6 @@ impl Files {
     /// The city as written into notes.
     pub(super) fn city(&self) -> String {
         self.root.to_string_lossy().into_owned()
-    }
-
-    /// Whether a process with this environment belongs to the run `token` of this city.
-    pub(super) fn owns(&self, environ: &Environ, token: &RunToken) -> bool {
-        self.is_ours(environ) && environ.get("GC_SESSION_ID") == Some(token.as_str().as_bytes())
-    }
-
-    /// Whether a process with this environment belongs to this city.
-    pub(super) fn is_ours(&self, environ: &Environ) -> bool {
-        environ.get("GC_CITY") == Some(self.root.as_os_str().as_bytes())
     }
 
     pub(super) fn note(&self, name: &SessionName) -> PathBuf {

@@ -8,19 +8,18 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use gascity_actors::model::{AgentName, ExitStatus, RunToken, SessionName};
 use gascity_actors::ports::{SessionEvent, SessionEventKind};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::meta::Meta;
 use super::note::{Files, NoteFile};
-use super::{lock, sweep};
-use crate::sessions::{proc, sys};
+use crate::sessions::processes::{Led, Subscribers, foreign_status, has_fired, lock, sweep};
+use crate::sessions::sys;
 
 /// How long the status of a process that is not our child is asked for, and how often.
 const STATUS_PATIENCE: Duration = Duration::from_millis(500);
@@ -84,12 +83,6 @@ impl Run {
         }
     }
 
-    /// Whether the leader has not exited, as the kernel says.
-    pub(super) fn is_live(&self) -> bool {
-        !self.ended.load(Ordering::Acquire)
-            && self.pidfd.as_ref().is_some_and(|pidfd| !has_fired(pidfd))
-    }
-
     /// It was dead already when this provider found it, so nobody has looked after what it left.
     pub(super) fn was_found_dead(&self) -> bool {
         self.pidfd.is_none()
@@ -107,19 +100,6 @@ impl Run {
         exit.ok().flatten().unwrap_or(ExitStatus::Unknown)
     }
 
-    /// Signals the process group; `false` if the leader has ended.
-    pub(super) fn signal_group(&self, signal: Signal) -> rustix::io::Result<bool> {
-        let _group = lock(&self.group);
-        if !self.is_live() {
-            return Ok(false);
-        }
-        match kill_process_group(self.pid, signal) {
-            Ok(()) => Ok(true),
-            Err(Errno::SRCH) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
     /// If the leader was our child: kills what it leaves in its group, so that nothing of it
     /// doubles with a successor, and reaps it.
     fn reap(&self, pidfd: &OwnedFd) -> Option<ExitStatus> {
@@ -134,15 +114,36 @@ impl Run {
         let _ = waitid(id(), seen);
         Some(exit_status(&status))
     }
+}
 
-    /// The status of a leader that is, or was, somebody else's child.
-    fn foreign_status(&self, pidfd: &OwnedFd) -> Option<ExitStatus> {
-        let zombie = proc::stat(self.pid.as_raw_nonzero().get()).ok().flatten();
-        zombie
-            .filter(|stat| stat.dead && stat.start == self.start && proc::is_readable(stat.pid))
-            .map(|stat| stat.exit_code)
-            .or_else(|| sys::exit_info(pidfd.as_fd()))
-            .map(proc::exit_status)
+impl Led for Run {
+    fn token(&self) -> &RunToken {
+        &self.token
+    }
+
+    fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn is_live(&self) -> bool {
+        !self.ended.load(Ordering::Acquire)
+            && self.pidfd.as_ref().is_some_and(|pidfd| !has_fired(pidfd))
+    }
+
+    fn signal_group(&self, signal: Signal) -> rustix::io::Result<bool> {
+        let _group = lock(&self.group);
+        if !self.is_live() {
+            return Ok(false);
+        }
+        match kill_process_group(self.pid, signal) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -151,32 +152,6 @@ fn exit_status(status: &WaitIdStatus) -> ExitStatus {
         (Some(code), _) => ExitStatus::Code(code),
         (_, Some(signal)) => ExitStatus::Signal(signal),
         _ => ExitStatus::Unknown,
-    }
-}
-
-/// Whether the process behind a pidfd has ended.
-pub(super) fn has_fired(pidfd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    matches!(poll(&mut fds, Some(&now)), Ok(1..))
-}
-
-/// Those who want to hear of exits.
-#[derive(Debug, Default)]
-pub(super) struct Subscribers(Mutex<Vec<mpsc::UnboundedSender<SessionEvent>>>);
-
-impl Subscribers {
-    pub(super) fn add(&self) -> mpsc::UnboundedReceiver<SessionEvent> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        lock(&self.0).push(sender);
-        receiver
-    }
-
-    fn send(&self, event: &SessionEvent) {
-        lock(&self.0).retain(|subscriber| subscriber.send(event.clone()).is_ok());
     }
 }
 
@@ -238,15 +213,15 @@ async fn watch(
 
 /// The end of a run whose parent is not us.
 async fn adopted_end(run: &Arc<Run>, pidfd: &OwnedFd, files: Arc<Files>) -> ExitStatus {
-    let mut status = run.foreign_status(pidfd);
+    let mut status = foreign_status(pidfd, run.pid.as_raw_nonzero().get(), run.start);
     if !run.stopping.load(Ordering::Acquire) {
         let run = run.clone();
-        let _ = tokio::task::spawn_blocking(move || sweep::kill_group(&files, &run)).await;
+        let _ = tokio::task::spawn_blocking(move || sweep::kill_group(&files.mark, &*run)).await;
     }
     let deadline = tokio::time::Instant::now() + STATUS_PATIENCE;
     while status.is_none() && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(STATUS_STEP).await;
-        status = run.foreign_status(pidfd);
+        status = foreign_status(pidfd, run.pid.as_raw_nonzero().get(), run.start);
     }
     status.unwrap_or(ExitStatus::Unknown)
 }

@@ -14,9 +14,10 @@ use super::adopt::{self, Found};
 use super::note::NoteFile;
 use super::run::Run;
 use super::spawn::{self, Streams, agent_failure, provider_failure};
-use super::{Inner, Slot, blocking, sweep};
+use super::{Inner, Slot, blocking};
 use crate::sessions::environment::Environment;
 use crate::sessions::proc;
+use crate::sessions::processes::{Led as _, sweep};
 
 impl Inner {
     pub(super) async fn start(
@@ -57,7 +58,7 @@ impl Inner {
         run.ended().await;
         if run.was_found_dead() {
             let (files, census) = (self.files.clone(), self.census.clone());
-            let swept = blocking(move || sweep::end_all(&files, &census, &run)).await;
+            let swept = blocking(move || sweep::end_all(&files.mark, &census, &*run)).await;
             swept.map_err(|error| provider_failure("session", error.to_string()))?;
         }
         Ok(())

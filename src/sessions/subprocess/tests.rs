@@ -102,7 +102,7 @@ impl City {
     fn processes(&self) -> Vec<Stat> {
         let files = super::Files::new(self.root.clone(), String::new());
         let is_ours = |stat: &Stat| {
-            !stat.dead && matches!(Environ::of(stat.pid), Ok(Some(env)) if files.is_ours(&env))
+            !stat.dead && matches!(Environ::of(stat.pid), Ok(Some(env)) if files.mark.is_ours(&env))
         };
         proc::all().unwrap().into_iter().filter(is_ours).collect()
     }

@@ -5,15 +5,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use gascity_actors::model::RunToken;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::census::Census;
-use super::note::Files;
-use super::run::Run;
-use crate::sessions::proc::{self, Environ, Stat};
+use super::{Led, Mark};
+use crate::sessions::proc::{self, Stat};
 
 /// How long processes may take to leave on the polite signal.
 const GRACE: Duration = Duration::from_secs(2);
@@ -29,9 +27,9 @@ const ROUNDS: usize = 3;
 
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Swept {
+pub(in crate::sessions) struct Swept {
     /// At least one process had to be killed.
-    pub(super) forced: bool,
+    pub(in crate::sessions) forced: bool,
 }
 
 /// Ends all processes of a run: leader, descendants, group members, and whoever carries its
@@ -39,18 +37,22 @@ pub(super) struct Swept {
 ///
 /// What descends from a live leader is asked to leave first, found from parent to child; most
 /// often that is all. One look at all processes then finds those who left the tree, or none.
-pub(super) fn end_all(files: &Files, census: &Census, run: &Run) -> io::Result<Swept> {
+pub(in crate::sessions) fn end_all(
+    mark: &Mark,
+    census: &Census,
+    run: &dyn Led,
+) -> io::Result<Swept> {
     let mut swept = Swept::default();
     let deadline = Instant::now() + GRACE;
     let tree = ask_tree(run)?;
     let asked: HashSet<(i32, u64)> = tree.iter().map(|target| target.id).collect();
     wait(tree, deadline)?;
-    let mut rest = targets(census, files, run)?;
+    let mut rest = targets(census, mark, run)?;
     let is_stray = |target: &Target| !asked.contains(&target.id);
     if rest.iter().any(is_stray) {
         signal(rest.iter().filter(|target| is_stray(target)), Signal::TERM);
         wait(rest, deadline.max(Instant::now() + STRAY_GRACE))?;
-        rest = targets(census, files, run)?;
+        rest = targets(census, mark, run)?;
     }
     for _ in 0..ROUNDS {
         if rest.is_empty() {
@@ -59,7 +61,7 @@ pub(super) fn end_all(files: &Files, census: &Census, run: &Run) -> io::Result<S
         swept.forced = true;
         signal(&rest, Signal::KILL);
         wait(rest, Instant::now() + KILL_WAIT)?;
-        rest = targets(census, files, run)?;
+        rest = targets(census, mark, run)?;
     }
     match rest.len() {
         0 => Ok(swept),
@@ -70,11 +72,11 @@ pub(super) fn end_all(files: &Files, census: &Census, run: &Run) -> io::Result<S
 }
 
 /// Asks a live leader, its group and its descendants to leave; those that can be waited for.
-fn ask_tree(run: &Run) -> io::Result<Vec<Target>> {
+fn ask_tree(run: &dyn Led) -> io::Result<Vec<Target>> {
     if !run.is_live() {
         return Ok(Vec::new());
     }
-    let leader = run.pid.as_raw_nonzero().get();
+    let leader = run.pid().as_raw_nonzero().get();
     let own = proc::own_line()?;
     let is_own = own.values().any(|group| *group == leader);
     let (members, others): (Vec<Stat>, Vec<Stat>) = descent(leader, own.into_keys().collect())?
@@ -108,11 +110,11 @@ fn descent(root: i32, spared: HashSet<i32>) -> io::Result<Vec<Stat>> {
 }
 
 /// Kills what the dead leader of an adopted run left in its process group.
-pub(super) fn kill_group(files: &Files, run: &Run) -> io::Result<()> {
-    let group = run.pid.as_raw_nonzero().get();
+pub(in crate::sessions) fn kill_group(mark: &Mark, run: &dyn Led) -> io::Result<()> {
+    let group = run.pid().as_raw_nonzero().get();
     let members = proc::all()?
         .into_iter()
-        .filter(|stat| stat.pgid == group && !stat.dead && carries(files, stat.pid, &run.token));
+        .filter(|stat| stat.pgid == group && !stat.dead && mark.carries(stat.pid, run.token()));
     signal(&open(members), Signal::KILL);
     Ok(())
 }
@@ -124,20 +126,19 @@ struct Target {
     pidfd: OwnedFd,
 }
 
-/// Whether a process carries the city and the token of a run.
-pub(super) fn carries(files: &Files, pid: i32, token: &RunToken) -> bool {
-    matches!(Environ::of(pid), Ok(Some(environ)) if files.owns(&environ, token))
-}
-
 /// Everything alive that belongs to the run, ready to be signalled, deepest first.
-fn targets(census: &Census, files: &Files, run: &Run) -> io::Result<Vec<Target>> {
-    Ok(open(belonging(census, files, run)?))
+fn targets(census: &Census, mark: &Mark, run: &dyn Led) -> io::Result<Vec<Target>> {
+    Ok(open(belonging(census, mark, run)?))
 }
 
 /// Everything alive that belongs to the run, deepest first.
-pub(super) fn belonging(census: &Census, files: &Files, run: &Run) -> io::Result<Vec<Stat>> {
-    let leader = run.pid.as_raw_nonzero().get();
-    Ok(census.take(files)?.of_run(&run.token, leader, run.start))
+pub(in crate::sessions) fn belonging(
+    census: &Census,
+    mark: &Mark,
+    run: &dyn Led,
+) -> io::Result<Vec<Stat>> {
+    let leader = run.pid().as_raw_nonzero().get();
+    Ok(census.take(mark)?.of_run(run.token(), leader, run.start()))
 }
 
 /// Opens each process and looks again that it is still the one that was chosen.

@@ -6,16 +6,17 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use gascity_actors::model::RunToken;
 
-use super::lock;
-use super::note::Files;
+use super::{Mark, lock};
 use crate::sessions::proc::{self, Environ, Stat};
 
 /// All processes at one time, and which run of this city they belong to.
 #[derive(Debug, Default)]
-pub(super) struct Processes {
+pub(in crate::sessions) struct Processes {
     all: HashMap<i32, Stat>,
     children: HashMap<i32, Vec<i32>>,
     groups: HashMap<i32, Vec<i32>>,
+    /// Members of kernel sessions, by their leaders.
+    sessions: HashMap<i32, Vec<i32>>,
     runs: HashMap<RunToken, Vec<i32>>,
     /// This process and its ancestors: nobody's to end.
     spared: HashSet<i32>,
@@ -28,20 +29,31 @@ impl Processes {
             ..Self::default()
         };
         for stat in all {
-            let (pid, Stat { ppid, pgid, .. }) = (stat.pid, stat);
+            let (
+                pid,
+                Stat {
+                    ppid, pgid, sid, ..
+                },
+            ) = (stat.pid, stat);
             processes.children.entry(ppid).or_default().push(pid);
             processes.groups.entry(pgid).or_default().push(pid);
+            processes.sessions.entry(sid).or_default().push(pid);
             processes.all.insert(pid, stat);
         }
         processes
     }
 
-    /// Everything alive of a run, deepest first: its leader with its process group, whoever
-    /// carries its token, and their descendants.
-    pub(super) fn of_run(&self, token: &RunToken, leader: i32, start: u64) -> Vec<Stat> {
+    /// Everything alive of a run, deepest first: its leader with its process group and
+    /// kernel session, whoever carries its token, and their descendants.
+    pub(in crate::sessions) fn of_run(
+        &self,
+        token: &RunToken,
+        leader: i32,
+        start: u64,
+    ) -> Vec<Stat> {
         let pids = |found: Option<&Vec<i32>>| found.cloned().unwrap_or_default();
         let mut seeds = pids(self.runs.get(token));
-        // The group id means this run only while its leader exists, if only as a zombie.
+        // Its number means this run only while its leader exists, if only as a zombie.
         if self
             .all
             .get(&leader)
@@ -49,6 +61,7 @@ impl Processes {
         {
             seeds.push(leader);
             seeds.extend(pids(self.groups.get(&leader)));
+            seeds.extend(pids(self.sessions.get(&leader)));
         }
         self.tree(seeds)
     }
@@ -76,7 +89,7 @@ impl Processes {
 /// Passes over all processes. Many stops at once would otherwise each make their own, and the
 /// end of a city would cost the square of its size.
 #[derive(Debug, Default)]
-pub(super) struct Census {
+pub(in crate::sessions) struct Census {
     state: Mutex<State>,
     finished: Condvar,
 }
@@ -95,7 +108,7 @@ type Known = HashMap<i32, (Stat, Option<RunToken>)>;
 
 impl Census {
     /// The result of a pass that began after this call did. Blocks.
-    pub(super) fn take(&self, files: &Files) -> io::Result<Arc<Processes>> {
+    pub(in crate::sessions) fn take(&self, mark: &Mark) -> io::Result<Arc<Processes>> {
         let mut state = lock(&self.state);
         let wanted = state.begun + 1;
         loop {
@@ -113,7 +126,7 @@ impl Census {
         let pass = state.begun;
         let mut known = std::mem::take(&mut state.known);
         drop(state);
-        let processes = look(files, &mut known).map(Arc::new);
+        let processes = look(mark, &mut known).map(Arc::new);
         let mut state = lock(&self.state);
         state.running = false;
         state.known = known;
@@ -124,14 +137,14 @@ impl Census {
     }
 }
 
-fn look(files: &Files, known: &mut Known) -> io::Result<Processes> {
+fn look(mark: &Mark, known: &mut Known) -> io::Result<Processes> {
     let all = proc::all()?;
     let mut before = std::mem::take(known);
     let mut runs: HashMap<RunToken, Vec<i32>> = HashMap::new();
     for stat in all.iter().filter(|stat| !stat.dead) {
         let token = match before.remove(&stat.pid) {
             Some((seen, token)) if is_same_program(&seen, stat) => token,
-            _ => token(files, stat),
+            _ => token(mark, stat),
         };
         if let Some(token) = &token {
             runs.entry(token.clone()).or_default().push(stat.pid);
@@ -150,9 +163,9 @@ fn is_same_program(before: &Stat, now: &Stat) -> bool {
 }
 
 /// The run of this city a process belongs to. What cannot be read belongs to somebody else.
-fn token(files: &Files, stat: &Stat) -> Option<RunToken> {
+fn token(mark: &Mark, stat: &Stat) -> Option<RunToken> {
     let environ = Environ::of(stat.pid).ok().flatten()?;
-    let ours = files.is_ours(&environ);
+    let ours = mark.is_ours(&environ);
     ours.then(|| RunToken::new(environ.text("GC_SESSION_ID")?).ok())?
 }
 
@@ -192,7 +205,7 @@ mod tests {
     #[test]
     fn a_process_that_loads_another_program_is_looked_at_again() {
         let (token, root) = (RunToken::new("0123456789abcdef").unwrap(), "/some/city");
-        let files = Files::new(root.into(), String::new());
+        let mark = Mark(root.into());
         let mut known = Known::new();
         // Before it gets the variables, and after: one process.
         let script = format!(
@@ -205,23 +218,23 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = child.id().cast_signed();
-        let before = look(&files, &mut known).unwrap();
+        let before = look(&mark, &mut known).unwrap();
         assert!(before.all.contains_key(&pid) && before.runs.is_empty());
         drop(child.stdin.take()); // `read` comes to its end
         let carries = |found: &Processes| found.runs.get(&token) == Some(&vec![pid]);
         let mut found = false;
         for _ in 0..500 {
-            found = found || carries(&look(&files, &mut known).unwrap());
+            found = found || carries(&look(&mark, &mut known).unwrap());
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
-        assert!(found && carries(&look(&files, &mut known).unwrap()));
+        assert!(found && carries(&look(&mark, &mut known).unwrap()));
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
     #[test]
     fn passes_are_shared_and_never_older_than_the_question() {
-        let files = Files::new("/none".into(), String::new());
+        let mark = Mark("/none".into());
         let census = Census::default();
         let barrier = Barrier::new(16);
         std::thread::scope(|scope| {
@@ -233,7 +246,7 @@ mod tests {
                         .spawn()
                         .unwrap();
                     let pid = child.id().cast_signed();
-                    let found = census.take(&files);
+                    let found = census.take(&mark);
                     child.kill().unwrap();
                     child.wait().unwrap();
                     assert!(found.unwrap().all.contains_key(&pid));

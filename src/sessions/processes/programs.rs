@@ -3,13 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use gascity_actors::model::SessionName;
-use gascity_actors::ports::SessionError;
-
 use super::census::Census;
-use super::note::Files;
-use super::run::Run;
-use super::{Inner, blocking, sweep};
+use super::{Led, Mark, sweep};
 use crate::sessions::proc;
 
 /// Programs that run others: what matters is what they run.
@@ -18,27 +13,14 @@ const INTERPRETERS: [&str; 4] = ["node", "bun", "deno", "npx"];
 /// Words of theirs that come before the program.
 const VERBS: [&str; 3] = ["run", "exec", "x"];
 
-impl Inner {
-    pub(super) async fn process_alive(
-        &self,
-        name: &SessionName,
-        names: Vec<String>,
-    ) -> Result<bool, SessionError> {
-        let run = match self.seen(name).await {
-            Err(SessionError::NotFound) => return Ok(false),
-            run => run?,
-        };
-        if names.is_empty() {
-            return Ok(run.is_live());
-        }
-        let (files, census) = (self.files.clone(), self.census.clone());
-        blocking(move || any_alive(&files, &census, &run, &names)).await
-    }
-}
-
 /// Whether a process of the run goes by one of `names`. Blocks.
-fn any_alive(files: &Files, census: &Census, run: &Run, names: &[String]) -> io::Result<bool> {
-    for process in sweep::belonging(census, files, run)? {
+pub(in crate::sessions) fn any_alive(
+    mark: &Mark,
+    census: &Census,
+    run: &dyn Led,
+    names: &[String],
+) -> io::Result<bool> {
+    for process in sweep::belonging(census, mark, run)? {
         // One that ends meanwhile has no names.
         let comm = proc::comm(process.pid)?.unwrap_or_default();
         let is_it = |known: &str| names.iter().any(|name| name == known);
