@@ -15,6 +15,7 @@
 mod city;
 pub mod cli;
 pub mod config;
+pub mod conformance;
 pub mod control;
 pub mod daemon;
 pub mod events;

@@ -33,3 +33,9 @@ pub use subprocess::{Subprocess, SubprocessConfig};
 pub(crate) fn log_file(root: &Path, session: &SessionName) -> PathBuf {
     root.join(".gc/runtime/logs").join(format!("{session}.log"))
 }
+
+/// Whether a process of this machine runs; one that ended and waits for its parent does not.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_alive(pid: i32) -> bool {
+    matches!(proc::stat(pid), Ok(Some(stat)) if !stat.dead)
+}

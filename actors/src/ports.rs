@@ -23,7 +23,7 @@ pub use journal::{EventStream, Journal, JournalError};
 pub use notes::{Notes, NotesError};
 pub use sessions::{
     AttachPlan, Caps, Delivery, Facts, Fence, Listing, Liveness, Note, SessionError, SessionEvent,
-    SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped,
+    SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
 };
 pub use shell::{Shell, ShellError, ShellJob};
 

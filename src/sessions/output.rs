@@ -41,7 +41,16 @@ pub(crate) fn tail(path: &Path, offset: u64, lines: u32) -> io::Result<String> {
     } else {
         &bytes
     };
-    Ok(last_lines(&clean(whole), lines))
+    Ok(last_lines(capped(&clean(whole), window), lines))
+}
+
+/// The end of a text that grew when it was made readable.
+fn capped(text: &str, limit: u64) -> &str {
+    let surplus = text
+        .len()
+        .saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+    let from = (surplus..text.len()).find(|at| text.is_char_boundary(*at));
+    &text[from.unwrap_or(text.len())..]
 }
 
 /// Drops a first line that may have been cut, unless there is nothing else.

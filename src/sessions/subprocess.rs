@@ -12,6 +12,7 @@ mod adopt;
 mod listing;
 mod meta;
 mod note;
+mod nudge;
 mod run;
 mod spawn;
 mod start;
@@ -29,8 +30,8 @@ use std::time::Duration;
 
 use gascity_actors::model::{CityName, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Caps, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvents, Sessions,
-    StartSpec, Started, Stopped,
+    Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvents,
+    Sessions, StartSpec, Started, Stopped,
 };
 use rustix::process::{Pid, Signal};
 use tokio::sync::OnceCell;
@@ -326,9 +327,13 @@ impl Sessions for Subprocess {
 
     fn caps(&self) -> Caps {
         Caps {
-            exit_push: true,
             log: true,
+            nudge: true,
             activity: true,
+            exit_push: true,
+            exit_status: true,
+            process_tree: true,
+            meta: true,
             survives: true,
             ..Caps::default()
         }
@@ -412,6 +417,15 @@ impl Sessions for Subprocess {
         value: Option<String>,
     ) -> PortFuture<'_, (), SessionError> {
         Box::pin(async move { self.0.set_note(&name, &fence, note, value).await })
+    }
+
+    fn nudge(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        text: String,
+    ) -> PortFuture<'_, Delivery, SessionError> {
+        Box::pin(async move { self.0.nudge(&name, &fence, &text).await })
     }
 
     fn subscribe(&self) -> SessionEvents {

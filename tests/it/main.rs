@@ -3,6 +3,7 @@
 
 mod agent;
 mod bad_input;
+mod conformance;
 mod demo;
 mod discovery;
 mod docs;

@@ -210,28 +210,38 @@ impl Place {
 
     /// Processes that carry this place in their environment, but for this test itself.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        let mark = self.dir.path().to_string_lossy().into_owned();
-        let all = fs::read_dir("/proc").unwrap().flatten();
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let own = i32::try_from(std::process::id()).unwrap();
-        pids.filter(|pid| *pid != own && is_alive(*pid))
-            .filter(|pid| {
-                let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-                environ
-                    .windows(mark.len())
-                    .any(|window| window == mark.as_bytes())
-            })
-            .collect()
+        processes_of(self.dir.path())
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Twice: a supervisor may have started an agent between the look and the kill.
-        for _ in 0..2 {
-            for pid in self.processes() {
-                kill(pid, Signal::KILL);
-            }
+        kill_all_of(self.dir.path());
+    }
+}
+
+/// Processes with this path in their environment, but for this test itself.
+pub(crate) fn processes_of(path: &Path) -> Vec<i32> {
+    let mark = path.to_string_lossy().into_owned();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let own = i32::try_from(std::process::id()).unwrap();
+    pids.filter(|pid| *pid != own && is_alive(*pid))
+        .filter(|pid| {
+            let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environ
+                .windows(mark.len())
+                .any(|window| window == mark.as_bytes())
+        })
+        .collect()
+}
+
+/// Kills them.
+pub(crate) fn kill_all_of(path: &Path) {
+    // Twice: a supervisor may have started an agent between the look and the kill.
+    for _ in 0..2 {
+        for pid in processes_of(path) {
+            kill(pid, Signal::KILL);
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::model::{AgentName, ExitStatus, FailureClass, RunToken, SessionName, S
 use crate::ports::{
     Caps, Clock, Delivery, Facts, Fence, Listing, Liveness, Note, PortFuture, SessionError,
     SessionEvent, SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped,
+    check_note, nudge_text,
 };
 
 /// What a scripted agent does.
@@ -29,8 +30,12 @@ pub struct Behaviour {
     pub exits: Option<(Duration, ExitStatus)>,
     /// It does not leave when interrupted.
     pub ignores_interrupt: bool,
+    /// How it ends when interrupted; `None`: with exit 0.
+    pub interrupted: Option<ExitStatus>,
     /// What it says.
     pub output: String,
+    /// It repeats what it is told, `got ` in front of each line.
+    pub echoes: bool,
     /// Programs in its session; for agents that name programs.
     pub processes: Vec<String>,
 }
@@ -416,13 +421,16 @@ impl Sessions for MemorySessions {
 
     fn caps(&self) -> Caps {
         Caps {
-            exit_push: true,
             log: true,
             screen: true,
             nudge: true,
-            attach: false,
+            attached: true,
             activity: true,
-            survives: false,
+            exit_push: true,
+            exit_status: true,
+            process_tree: true,
+            meta: true,
+            ..Caps::default()
         }
     }
 
@@ -491,12 +499,8 @@ impl Sessions for MemorySessions {
             };
             if !held.behaviour.ignores_interrupt {
                 let token = held.token.clone();
-                end_later(
-                    self.world.clone(),
-                    token,
-                    Duration::ZERO,
-                    ExitStatus::Code(0),
-                );
+                let status = held.behaviour.interrupted.unwrap_or(ExitStatus::Code(0));
+                end_later(self.world.clone(), token, Duration::ZERO, status);
             }
             Ok(true)
         })
@@ -568,7 +572,12 @@ impl Sessions for MemorySessions {
 
     fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
         self.log("clear_scrollback", name.as_str());
-        Box::pin(async { Ok(()) })
+        Box::pin(async move {
+            let mut world = self.world();
+            let held = world.sessions.get_mut(&name);
+            held.ok_or(SessionError::NotFound)?.behaviour.output.clear();
+            Ok(())
+        })
     }
 
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
@@ -576,8 +585,13 @@ impl Sessions for MemorySessions {
         Box::pin(async move {
             let world = self.world();
             let held = world.sessions.get(&name).ok_or(SessionError::NotFound)?;
-            let all: Vec<_> = held.behaviour.output.lines().collect();
-            Ok(all[all.len().saturating_sub(lines as usize)..].join("\n"))
+            let all: Vec<_> = held.behaviour.output.trim_end().lines().collect();
+            let shown = if lines == 0 {
+                all.len()
+            } else {
+                lines as usize
+            };
+            Ok(all[all.len().saturating_sub(shown)..].join("\n"))
         })
     }
 
@@ -592,6 +606,7 @@ impl Sessions for MemorySessions {
         Box::pin(async move {
             let mut world = self.world();
             let held = world.fenced(&name, &fence)?.ok_or(SessionError::NotFound)?;
+            check_note(value.as_deref())?;
             match value {
                 Some(value) => held.notes.insert(note, value),
                 None => held.notes.remove(&note),
@@ -613,7 +628,12 @@ impl Sessions for MemorySessions {
             let Some(held) = held.filter(|held| held.exit.is_none()) else {
                 return Ok(Delivery::NoSession);
             };
+            let text = nudge_text(&text)?;
             if !text.is_empty() {
+                if held.behaviour.echoes {
+                    let heard: String = text.lines().map(|l| format!("got {l}\n")).collect();
+                    held.behaviour.output.push_str(&heard);
+                }
                 held.nudges.push(text);
                 held.last_activity = Some(self.clock.wall());
             }

@@ -94,21 +94,32 @@ pub trait Sessions: Send + Sync + 'static {
 /// Stream of session events; see [`Sessions::subscribe`].
 pub type SessionEvents = mpsc::UnboundedReceiver<SessionEvent>;
 
-/// Abilities of a provider.
+/// Abilities of a provider. What one lacks, the rest of gc does without (sessions.md 1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // independent of each other, and named by the spec
 pub struct Caps {
-    /// Exits are pushed, not polled.
-    pub exit_push: bool,
-    /// Output can be read.
-    pub log: bool,
     /// What [`Sessions::peek`] shows is a screen, not a log.
     pub screen: bool,
-    /// Messages can be typed into sessions.
+    /// Output can be read.
+    pub log: bool,
+    /// Text can be sent to an agent.
     pub nudge: bool,
-    /// A terminal can be put onto sessions.
+    /// Single keys can be sent to it.
+    pub keys: bool,
+    /// A terminal can be put on a session.
     pub attach: bool,
+    /// It is known whether one is.
+    pub attached: bool,
     /// Last activity is known.
     pub activity: bool,
+    /// Exits are pushed, not polled.
+    pub exit_push: bool,
+    /// It is known how a run ended.
+    pub exit_status: bool,
+    /// The programs of a session are known.
+    pub process_tree: bool,
+    /// Metadata is kept with the session itself.
+    pub meta: bool,
     /// Sessions outlive the supervisor.
     pub survives: bool,
 }
@@ -190,6 +201,40 @@ impl Note {
             .find(|(_, name)| *name == key)
             .map(|(note, _)| *note)
     }
+}
+
+/// The largest value of metadata, in bytes.
+const NOTE_LIMIT: usize = 64 << 10;
+
+/// Whether a value can be kept as metadata: a value must survive any way of being stored.
+///
+/// # Errors
+/// [`SessionError::TooLarge`], and [`SessionError::Invalid`] for a NUL byte.
+pub fn check_note(value: Option<&str>) -> Result<(), SessionError> {
+    match value {
+        Some(value) if value.len() > NOTE_LIMIT => Err(SessionError::TooLarge(NOTE_LIMIT)),
+        Some(value) if value.contains('\0') => {
+            Err(SessionError::Invalid("the value holds a NUL byte"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The largest message, in bytes.
+const NUDGE_LIMIT: usize = 64 << 10;
+
+/// A message as it is typed: tabs become spaces, lines end with a line feed, control characters
+/// are left out. All providers clean it the same way.
+///
+/// # Errors
+/// [`SessionError::TooLarge`].
+pub fn nudge_text(text: &str) -> Result<String, SessionError> {
+    if text.len() > NUDGE_LIMIT {
+        return Err(SessionError::TooLarge(NUDGE_LIMIT));
+    }
+    let mut clean = text.replace("\r\n", "\n").replace('\t', " ");
+    clean.retain(|c| c == '\n' || !c.is_ascii_control());
+    Ok(clean)
 }
 
 /// A run that began.
@@ -326,6 +371,9 @@ pub enum SessionError {
     /// The provider cannot do this.
     #[error("not supported by this provider: {0}")]
     Unsupported(&'static str),
+    /// What was asked for makes no sense, and why.
+    #[error("{0}")]
+    Invalid(&'static str),
     /// The backend did not answer in time; its state is unknown.
     #[error("timed out")]
     Timeout,

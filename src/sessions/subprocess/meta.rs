@@ -12,7 +12,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use gascity_actors::model::SessionName;
-use gascity_actors::ports::{Fence, Note, SessionError};
+use gascity_actors::ports::{Fence, Note, SessionError, check_note};
 
 use super::note::{Files, NoteFile, or_create_dir};
 use super::run::Run;
@@ -22,9 +22,6 @@ use crate::sessions::processes::Led as _;
 
 /// How long a writer waits for others.
 const TURN: Duration = Duration::from_secs(2);
-
-/// The largest value.
-const VALUE: usize = 64 << 10;
 
 /// The changing part of a note.
 #[derive(Debug, Clone, Default)]
@@ -51,15 +48,6 @@ impl Meta {
             Some(value) => self.entries.insert(key.to_owned(), value),
             None => self.entries.remove(key),
         };
-    }
-}
-
-/// A value must survive any way of being stored.
-fn check_value(value: Option<&str>) -> Result<(), SessionError> {
-    match value {
-        Some(value) if value.len() > VALUE => Err(backend("the value is too large")),
-        Some(value) if value.contains('\0') => Err(backend("the value holds a NUL byte")),
-        _ => Ok(()),
     }
 }
 
@@ -175,7 +163,7 @@ impl Inner {
         let _gate = slot.gate.lock().await;
         let run = self.find(&slot, name)?.ok_or(SessionError::NotFound)?;
         check(fence, &run)?;
-        check_value(value.as_deref())?;
+        check_note(value.as_deref())?;
         self.change(run, move |_, meta| meta.set(note.key(), value))
             .await
     }

@@ -80,7 +80,7 @@ impl Files {
         self.sessions.join(format!("{name}.json"))
     }
 
-    fn fifo(&self, name: &SessionName) -> PathBuf {
+    pub(super) fn fifo(&self, name: &SessionName) -> PathBuf {
         self.sessions.join(format!("{name}.in"))
     }
 

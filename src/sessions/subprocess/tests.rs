@@ -4,6 +4,7 @@ mod adoption;
 mod exits;
 mod launch;
 mod metadata;
+mod nudges;
 mod programs;
 mod stop;
 

@@ -1,0 +1,123 @@
+//! Every session provider keeps the same contract.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gascity::conformance::{self, Act, Backend, Report};
+use gascity::memory::Behaviour;
+use gascity::model::{AgentName, CityName, Command, ExitStatus};
+use gascity::ports::Sessions;
+use gascity::sessions::{Fake, Subprocess, SubprocessConfig};
+
+/// A directory of its own, and who cares for what is left in it.
+struct Ground {
+    dir: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("gc-conf-")
+            .tempdir_in(std::env::temp_dir().canonicalize().unwrap());
+        Self { dir: dir.unwrap() }
+    }
+}
+
+impl Drop for Ground {
+    /// Also of a case that hung: whoever carries the mark of this city goes.
+    fn drop(&mut self) {
+        crate::util::kill_all_of(self.dir.path());
+    }
+}
+
+fn expect_clean(report: &Report) {
+    println!("{report}");
+    assert!(report.is_clean(), "{report}");
+    assert!(report.passed.len() > 20, "{report}");
+}
+
+struct Memory {
+    ground: Ground,
+    fake: Arc<Fake>,
+}
+
+impl Backend for Memory {
+    fn provider(&self) -> Arc<dyn Sessions> {
+        self.fake.clone()
+    }
+
+    fn dir(&self) -> &Path {
+        self.ground.dir.path()
+    }
+
+    fn prepare(&self, agent: &AgentName, act: &Act) -> Command {
+        let counted = |to: u32| (1..=to).map(|n| format!("line {n}\n")).collect::<String>();
+        let mut behaviour = Behaviour::default();
+        let ends = |status| Some((Duration::from_millis(1), status));
+        match act {
+            Act::Exit(code) => behaviour.exits = ends(ExitStatus::Code(*code)),
+            Act::Die(signal) => behaviour.exits = ends(ExitStatus::Signal(*signal)),
+            Act::Trap(code) => {
+                behaviour.output = "ready\n".into();
+                behaviour.interrupted = Some(ExitStatus::Code(*code));
+            }
+            Act::Stubborn => {
+                behaviour.output = "ready\n".into();
+                behaviour.ignores_interrupt = true;
+            }
+            Act::Lines(count) => behaviour.output = counted(*count),
+            Act::LastWords(count) => {
+                behaviour.output = counted(*count);
+                behaviour.exits = ends(ExitStatus::Code(1));
+            }
+            Act::Echo => {
+                behaviour.output = "ready\n".into();
+                behaviour.echoes = true;
+            }
+            _ => {}
+        }
+        self.fake.memory().script(agent.as_str(), behaviour);
+        act.command()
+    }
+
+    fn runs_commands(&self) -> bool {
+        false
+    }
+
+    fn plant_foreign(&self, name: &str) -> bool {
+        self.fake.memory().add_foreign(name);
+        true
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_in_memory_conform() {
+    let report = conformance::verify(|| Memory {
+        ground: Ground::new(),
+        fake: Arc::default(),
+    })
+    .await;
+    expect_clean(&report);
+}
+
+struct Processes(Ground);
+
+impl Backend for Processes {
+    fn provider(&self) -> Arc<dyn Sessions> {
+        let name = CityName::new("conformance").unwrap();
+        let gc = env!("CARGO_BIN_EXE_gc").into();
+        let config = SubprocessConfig::new(self.dir().to_owned(), name, gc);
+        Arc::new(Subprocess::new(config).unwrap())
+    }
+
+    fn dir(&self) -> &Path {
+        self.0.dir.path()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subprocess_conforms() {
+    let report = conformance::verify(|| Processes(Ground::new())).await;
+    expect_clean(&report);
+}
