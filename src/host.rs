@@ -78,7 +78,8 @@ impl Opener {
         config
             .env_passthrough
             .clone_from(&loaded.session.env_passthrough);
-        let providers = HostProviders::new(config.clone());
+        let own = spec.agents.iter().filter_map(|a| a.launch.session.clone());
+        let providers = HostProviders::new(config.clone()).others(own.collect());
         let sessions = providers.provide(spec.provider.clone()).await;
         let journal = open_journal(&city.state_dir())?;
         let ports = CityPorts {

@@ -3,6 +3,7 @@
 //! [`Subprocess`] runs plain child processes that outlive the supervisor. [`Fake`] runs nothing
 //! and [`Fail`] never works: for trying out configs and for tests.
 
+pub(crate) mod choose;
 pub(crate) mod environment;
 mod fail;
 mod fake;
@@ -11,6 +12,7 @@ mod output;
 mod proc;
 #[cfg(target_os = "linux")]
 mod processes;
+pub(crate) mod router;
 #[cfg(target_os = "linux")]
 mod subprocess;
 #[cfg(target_os = "linux")]

@@ -76,7 +76,7 @@ impl SessionRef {
     /// What can be done with the session.
     #[must_use]
     pub fn caps(&self) -> Caps {
-        self.sessions.caps()
+        self.sessions.caps_of(&self.name)
     }
 
     /// The last `lines` lines of its screen, or of what it printed; 0 for all there are.

@@ -3,12 +3,21 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ports::{PortFuture, Providers, Sessions};
+use crate::sessions::choose::choose;
+use crate::sessions::router::Router;
 use crate::sessions::{Fail, Fake, Subprocess, SubprocessConfig};
 
 /// Builds the providers of one city, each once: asked for again, it is the same one, so that
 /// nothing is watched twice and the sessions of `fake` are still there.
 #[derive(Debug)]
 pub struct HostProviders {
+    shop: Arc<Shop>,
+    /// Words of agents that do not run on the city's own.
+    others: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Shop {
     config: SubprocessConfig,
     built: Mutex<Built>,
 }
@@ -23,16 +32,35 @@ impl HostProviders {
     /// Providers for the city of these settings. Builds none yet.
     #[must_use]
     pub fn new(config: SubprocessConfig) -> Self {
+        let built = Mutex::default();
         Self {
-            config,
-            built: Mutex::default(),
+            shop: Arc::new(Shop { config, built }),
+            others: Vec::new(),
         }
     }
 
+    /// Providers that sessions may be left on, beside the city's own.
+    #[must_use]
+    pub fn others(mut self, words: Vec<String>) -> Self {
+        self.others = words;
+        self
+    }
+
+    fn route(&self, word: &str) -> Result<Arc<dyn Sessions>, String> {
+        let chosen = choose(word);
+        let base = self.shop.build(&chosen.word)?;
+        let shop = self.shop.clone();
+        let build = Arc::new(move |word: &str| shop.build(&choose(word).word));
+        let router = Router::new(base, chosen.why, build, &self.others)?;
+        Ok(Arc::new(router))
+    }
+}
+
+impl Shop {
     fn build(&self, word: &str) -> Result<Arc<dyn Sessions>, String> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         match word {
-            "auto" | "subprocess" => {
+            "subprocess" => {
                 let provider = match &built.subprocess {
                     Some(provider) => provider.clone(),
                     None => Subprocess::new(self.config.clone())
@@ -52,7 +80,7 @@ impl HostProviders {
 
 impl Providers for HostProviders {
     fn provide(&self, word: String) -> PortFuture<'_, Arc<dyn Sessions>, String> {
-        Box::pin(async move { self.build(&word) })
+        Box::pin(async move { self.route(&word) })
     }
 }
 

@@ -81,8 +81,12 @@ pub(super) struct Subscribers(Mutex<Vec<mpsc::UnboundedSender<SessionEvent>>>);
 impl Subscribers {
     pub(super) fn add(&self) -> SessionEvents {
         let (sender, receiver) = mpsc::unbounded_channel();
-        lock(&self.0).push(sender);
+        self.add_sender(sender);
         receiver
+    }
+
+    pub(super) fn add_sender(&self, sender: mpsc::UnboundedSender<SessionEvent>) {
+        lock(&self.0).push(sender);
     }
 
     pub(super) fn send(&self, event: &SessionEvent) {

@@ -30,11 +30,11 @@ use std::time::Duration;
 
 use gascity_actors::model::{CityName, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvents,
-    Sessions, StartSpec, Started, Stopped,
+    Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvent,
+    SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 use rustix::process::{Pid, Signal};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, mpsc};
 
 use adopt::Found;
 pub(crate) use note::metadata;
@@ -430,5 +430,9 @@ impl Sessions for Subprocess {
 
     fn subscribe(&self) -> SessionEvents {
         self.0.subscribers.add()
+    }
+
+    fn forward(&self, to: mpsc::UnboundedSender<SessionEvent>) {
+        self.0.subscribers.add_sender(to);
     }
 }

@@ -19,6 +19,7 @@ impl CityState {
             name: self.args.spec.name.clone(),
             path: self.args.spec.root.clone(),
             provider: self.args.ports.sessions.provider().to_owned(),
+            provider_why: self.args.ports.sessions.why(),
             suspended: self.args.spec.suspended,
             uptime_sec: now.saturating_duration_since(self.began).as_secs(),
             last_tick_at: self.last_tick.map(|(at, _)| at),

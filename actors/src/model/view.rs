@@ -188,6 +188,9 @@ pub struct CityView {
     pub path: PathBuf,
     /// Name of the session provider.
     pub provider: String,
+    /// Why this one, for a person.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub provider_why: String,
     /// No agent may run.
     pub suspended: bool,
     /// Seconds since this city actor started.

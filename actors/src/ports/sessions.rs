@@ -16,8 +16,19 @@ pub trait Sessions: Send + Sync + 'static {
     /// Word for the provider in config and status, e.g. `subprocess`.
     fn provider(&self) -> &str;
 
+    /// Why it was chosen, or in what shape it is, for a person; empty if there is nothing to say.
+    fn why(&self) -> String {
+        String::new()
+    }
+
     /// What it can do.
     fn caps(&self) -> Caps;
+
+    /// What it can do for one session, where that differs.
+    fn caps_of(&self, name: &SessionName) -> Caps {
+        let _ = name;
+        self.caps()
+    }
 
     /// Launches the run. An owned dead session of that name is replaced. On error, or when the
     /// future is dropped, nothing is left behind.
@@ -89,6 +100,19 @@ pub trait Sessions: Send + Sync + 'static {
 
     /// Exits and other events from now on. Exactly one exit per token, never lost.
     fn subscribe(&self) -> SessionEvents;
+
+    /// The same into a channel that is there already, until its receiver is gone. Needs a tokio
+    /// runtime.
+    fn forward(&self, to: mpsc::UnboundedSender<SessionEvent>) {
+        let mut events = self.subscribe();
+        tokio::spawn(async move {
+            while let Some(event) = events.recv().await {
+                if to.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+    }
 }
 
 /// Stream of session events; see [`Sessions::subscribe`].

@@ -43,6 +43,7 @@ pub(in crate::cli) fn city(
     if view.suspended {
         line("Suspended", "yes".to_owned());
     }
+    line("Sessions", sessions_line(view));
     line("Config", config_line(&view.config));
     for problem in &view.config.diagnostics {
         let (file, at, column) = (&problem.file, problem.line, problem.column);
@@ -98,6 +99,14 @@ fn status_line(info: &CityInfo, now: DateTime<Utc>) -> String {
         text.push_str(&format!("; retry in {}", span(at - now)));
     }
     text
+}
+
+/// The provider, and why this one if gc chose it.
+fn sessions_line(view: &CityView) -> String {
+    match view.provider_why.as_str() {
+        "" => view.provider.clone(),
+        why => format!("{} ({why})", view.provider),
+    }
 }
 
 fn config_line(config: &ConfigView) -> String {
@@ -224,7 +233,7 @@ mod tests {
     fn view(instances: Vec<InstanceView>) -> CityView {
         let mut view: CityView = serde_json::from_value(json!({
             "name": "bright-lights", "path": "/home/user/bright-lights", "provider": "subprocess",
-            "suspended": false, "uptime_sec": 187_200, "last_tick_at": "2026-03-18T13:50:58Z",
+            "provider_why": "auto: tmux not found", "suspended": false, "uptime_sec": 187_200, "last_tick_at": "2026-03-18T13:50:58Z",
             "last_tick_ms": 41, "ticks_missed": 0, "instances": [],
             "config": {"revision": "3f9ac1deadbeef", "loaded_at": "2026-03-18T10:02:11Z", "state": "ok"}
         }))
@@ -258,6 +267,7 @@ mod tests {
         let expected = "\
 bright-lights  /home/user/bright-lights
   Controller  supervisor (pid 4021), up 2d4h, last tick 12s ago (41ms)
+  Sessions    subprocess (auto: tmux not found)
   Config      3f9ac1, loaded 10:02:11Z
   Agents      1 running, 1 quarantined, 1 suspended
     NAME            STATE        UP   RESTARTS  NOTE

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::run::Run;
 use super::{Inner, backend, check};
+use crate::sessions::processes::Led as _;
 
 /// How long an agent may take to read what is in its pipe.
 const FULL: Duration = Duration::from_secs(5);

@@ -1,0 +1,54 @@
+//! Which provider a word in the config stands for, and why.
+
+/// What a word came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    /// The provider.
+    pub(crate) word: String,
+    /// Why this one, for a person; empty if the config says so itself.
+    pub(crate) why: String,
+}
+
+/// `auto` is tmux where a usable one is found, else plain processes; any other word is itself.
+pub(crate) fn choose(word: &str) -> Chosen {
+    if !matches!(word, "" | "auto") {
+        return Chosen {
+            word: word.to_owned(),
+            why: String::new(),
+        };
+    }
+    match usable_tmux() {
+        Ok(version) => Chosen {
+            word: "tmux".into(),
+            why: format!("auto: {version}"),
+        },
+        Err(why) => Chosen {
+            word: "subprocess".into(),
+            why: format!("auto: {why}"),
+        },
+    }
+}
+
+/// The version of a tmux that can be used, or why there is none.
+fn usable_tmux() -> Result<String, String> {
+    Err("this build has no tmux provider".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_picks_what_works_here_and_says_why() {
+        for word in ["", "auto"] {
+            let chosen = choose(word);
+            assert!(["tmux", "subprocess"].contains(&chosen.word.as_str()));
+            assert!(chosen.why.starts_with("auto: "), "{}", chosen.why);
+        }
+        let chosen = choose("exec:./run");
+        assert_eq!(
+            (chosen.word.as_str(), chosen.why.as_str()),
+            ("exec:./run", "")
+        );
+    }
+}
