@@ -55,11 +55,10 @@ pub fn plan<S: Borrow<Slot>>(
     now: Instant,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
-    let seen = observed
-        .map(|observed| by_session(observed.listing))
-        .unwrap_or_default();
+    let mut seen = observed.map(|observed| Seen::new(observed.listing));
     let mut excess = Vec::new();
     for (index, slot) in slots.iter().map(Borrow::borrow).enumerate() {
+        let facts = seen.as_mut().and_then(|seen| seen.take(slot));
         match (&slot.phase, &slot.run) {
             (Phase::Running, Some(run)) => {
                 if leaves_pool(slot) && run.drain.is_none() && !run.acked {
@@ -67,7 +66,7 @@ pub fn plan<S: Borrow<Slot>>(
                     continue;
                 }
                 let look =
-                    observed.and_then(|observed| closer_look(index, slot, run, &seen, observed));
+                    observed.and_then(|observed| closer_look(index, slot, run, facts, observed));
                 actions.extend(look.or_else(|| running(index, slot, run, daemon, now)));
             }
             (Phase::Starting, _) => {
@@ -88,8 +87,8 @@ pub fn plan<S: Borrow<Slot>>(
             .into_iter()
             .map(|(_, index)| Action::Drain(index, DrainReason::PoolExcess)),
     );
-    if let Some(observed) = observed {
-        unknown_sessions(slots, observed.listing, &mut actions);
+    if let Some(seen) = seen {
+        unknown_sessions(slots, seen.left(), &mut actions);
     }
     actions
 }
@@ -201,14 +200,39 @@ fn drift_step(
     }
 }
 
-type Seen<'a> = HashMap<&'a SessionName, &'a Facts>;
+/// A listing, of which each slot takes the session of its run.
+struct Seen<'a> {
+    owned: &'a [Facts],
+    by_session: HashMap<&'a SessionName, usize>,
+    taken: Vec<bool>,
+}
 
-fn by_session(listing: &Listing) -> Seen<'_> {
-    listing
-        .owned
-        .iter()
-        .map(|facts| (&facts.session, facts))
-        .collect()
+impl<'a> Seen<'a> {
+    fn new(listing: &'a Listing) -> Self {
+        let owned = listing.owned.as_slice();
+        let named = owned.iter().enumerate();
+        Self {
+            owned,
+            by_session: named.map(|(i, facts)| (&facts.session, i)).collect(),
+            taken: vec![false; owned.len()],
+        }
+    }
+
+    fn take(&mut self, slot: &Slot) -> Option<&'a Facts> {
+        let token = &slot.run.as_ref()?.token;
+        let index = *self.by_session.get(&slot.spec.session)?;
+        let facts = self.owned.get(index).filter(|f| f.token == *token)?;
+        self.taken[index] = true;
+        Some(facts)
+    }
+
+    /// Sessions that are no slot's run.
+    fn left(self) -> Vec<(usize, &'a Facts)> {
+        let left = self.owned.iter().enumerate().zip(self.taken);
+        left.filter(|(_, taken)| !taken)
+            .map(|(facts, _)| facts)
+            .collect()
+    }
 }
 
 /// The listing is the net under lost notifications.
@@ -216,15 +240,12 @@ fn closer_look(
     index: usize,
     slot: &Slot,
     run: &Run,
-    seen: &Seen<'_>,
+    facts: Option<&Facts>,
     observed: Observed<'_>,
 ) -> Option<Action> {
     if run.started >= observed.as_of {
         return None;
     }
-    let facts = seen
-        .get(&slot.spec.session)
-        .filter(|facts| facts.token == run.token);
     match facts {
         Some(facts) if facts.live => observed
             .zombies
@@ -234,13 +255,20 @@ fn closer_look(
     }
 }
 
-fn unknown_sessions<S: Borrow<Slot>>(slots: &[S], listing: &Listing, actions: &mut Vec<Action>) {
+fn unknown_sessions<S: Borrow<Slot>>(
+    slots: &[S],
+    unknown: Vec<(usize, &Facts)>,
+    actions: &mut Vec<Action>,
+) {
+    if unknown.is_empty() {
+        return; // as in almost every tick
+    }
     let by_agent: HashMap<_, _> = slots
         .iter()
         .map(Borrow::borrow)
         .map(|slot| (&slot.spec.name, slot))
         .collect();
-    for (index, facts) in listing.owned.iter().enumerate() {
+    for (index, facts) in unknown {
         let slot = by_agent.get(&facts.agent);
         let ended = slot.is_some_and(|slot| slot.ended.as_ref() == Some(&facts.token));
         let busy =
