@@ -3,31 +3,43 @@
 //! Both take their lock, serve the control socket, wait for a signal, a `stop` or the end of the
 //! tree, and leave. What they supervise is the library's business.
 
+mod live;
 mod logging;
+mod notify;
 mod ops;
+pub mod settings;
+mod wait;
 
-use std::io;
 use std::mem::ManuallyDrop;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 
-use self::ops::{Ops, StopWish};
+use self::live::Live;
+use self::logging::Log;
+use self::notify::Notifier;
+use self::ops::Ops;
+use self::settings::Settings;
+use self::wait::{End, Signals, wait};
 use crate::City;
 use crate::cli::{CliError, CliResult, Code, Output, count};
 use crate::control::daemon::Detached;
+use crate::control::handoff::Handoff;
 use crate::control::home::{Addr, CityDir, Home};
 use crate::control::lock::{LockError, SupervisorLock};
+use crate::control::registry::RegistryWatch;
 use crate::control::server::{ControlSocket, Limits, Serving};
 use crate::host::{Opener, RegisteredCities, open_journal};
-use crate::{Machine, MachinePorts, MachineRef, MachineSettings, StopMode, SystemClock};
+use crate::model::EventDraft;
+use crate::{Machine, MachinePorts, MachineRef, SystemClock};
 
 /// What SIGTERM does to the agents.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnSigterm {
     /// They are stopped.
     #[default]
@@ -36,8 +48,20 @@ pub enum OnSigterm {
     Detach,
 }
 
-/// Exit code of a process ended by a second signal.
+/// How a supervisor begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// In this terminal.
+    Foreground,
+    /// In the background; the parent waits for a word.
+    Detached,
+    /// In place of another program of this very process.
+    Handoff,
+}
+
+/// Exit code of a process ended by a second SIGINT, and by a second SIGTERM.
 const FORCED: u8 = 130;
+const TERMINATED: u8 = 143;
 /// Exit code when the root supervisor itself failed.
 const INTERNAL: u8 = 70;
 
@@ -45,15 +69,28 @@ const INTERNAL: u8 = 70;
 ///
 /// # Errors
 /// If another supervisor runs, or a directory, lock or socket cannot be had.
-pub fn supervisor(home: &Home, detached: bool, on_sigterm: Option<OnSigterm>) -> CliResult<u8> {
-    let detached = match detached {
-        true => Some(Detached::enter(&home.out())?),
-        false => None,
+pub fn supervisor(home: &Home, begin: Begin, on_sigterm: Option<OnSigterm>) -> CliResult<u8> {
+    let parent = match begin {
+        Begin::Detached => Some(Detached::enter(&home.out())?),
+        _ => None,
     };
-    match Supervisor::prepare(home, detached.is_none()) {
-        Ok(supervisor) => supervisor.run(detached, on_sigterm.unwrap_or_default()),
+    let runtime = runtime()?;
+    let prepared = {
+        let _context = runtime.enter();
+        match begin {
+            Begin::Handoff => Supervisor::take_over(home, on_sigterm),
+            _ => Supervisor::prepare(home, begin, on_sigterm),
+        }
+    };
+    match prepared {
+        Ok(mut supervisor) => {
+            let exit = runtime.block_on(supervisor.serve(parent));
+            // Not dropped: that would wait for work on a disk that hangs.
+            runtime.shutdown_background();
+            exit
+        }
         Err(error) => {
-            if let Some(parent) = detached {
+            if let Some(parent) = parent {
                 let _ = parent.failed(&error.message); // our own exit code says it too
             }
             Err(error)
@@ -64,76 +101,174 @@ pub fn supervisor(home: &Home, detached: bool, on_sigterm: Option<OnSigterm>) ->
 /// A supervisor that holds its lock and its socket and does nothing yet.
 struct Supervisor {
     home: Home,
-    runtime: Runtime,
+    live: Live,
     /// Held until the process is gone: whoever waits for it waits for the end of the process.
-    _lock: ManuallyDrop<SupervisorLock>,
+    lock: ManuallyDrop<SupervisorLock>,
     socket: ControlSocket,
+    /// It has no terminal.
+    detached: bool,
+    /// The version it took over from.
+    upgraded_from: Option<String>,
 }
 
 impl Supervisor {
-    fn prepare(home: &Home, foreground: bool) -> CliResult<Self> {
-        let failed = |error: &dyn std::fmt::Display| CliError::new(Code::Failed, error.to_string());
-        home.create().map_err(|error| failed(&error))?;
+    fn prepare(home: &Home, begin: Begin, on_sigterm: Option<OnSigterm>) -> CliResult<Self> {
+        home.create()?;
         let lock = SupervisorLock::acquire(home).map_err(held)?;
-        logging::start(&home.log(), foreground)?;
-        let runtime = runtime()?;
-        let socket = {
-            let _context = runtime.enter();
-            ControlSocket::bind(&home.socket()).map_err(|error| failed(&error))?
-        };
+        let settings = Settings::load(&home.config()).map_err(|error| {
+            let failure = CliError::new(Code::Config, error.to_string());
+            failure.hint(format!("mend {}, then again", home.config().display()))
+        })?;
+        let detached = begin == Begin::Detached;
+        let log = Log::start(&home.log(), !detached, &settings.log_level)?;
+        let socket = ControlSocket::bind(&home.socket()).map_err(failed)?;
+        let notifier = Notifier::from_env();
         Ok(Self {
             home: home.clone(),
-            runtime,
-            _lock: ManuallyDrop::new(lock),
+            live: Live::new(Some(home.clone()), log, notifier, on_sigterm, settings),
+            lock: ManuallyDrop::new(lock),
             socket,
+            detached,
+            upgraded_from: None,
         })
     }
 
-    fn run(self, detached: Option<Detached>, on_sigterm: OnSigterm) -> CliResult<u8> {
-        let Self {
-            home,
-            runtime,
-            _lock,
+    /// Goes on with what an earlier program of this process held. Agents depend on it, so settings
+    /// that are broken by now are no reason to fail.
+    fn take_over(home: &Home, on_sigterm: Option<OnSigterm>) -> CliResult<Self> {
+        let (handoff, descriptors) = Handoff::receive(&home.handoff())?;
+        let mut descriptors = descriptors.into_iter();
+        let socket = descriptors
+            .next()
+            .ok_or_else(|| failed("no socket was handed over"))?;
+        let socket = ControlSocket::inherit(socket, &home.socket())?;
+        let lock = SupervisorLock::inherit(home, &mut descriptors)?;
+        let (settings, refused) = match Settings::load(&home.config()) {
+            Ok(settings) => (settings, None),
+            Err(error) => (Settings::default(), Some(error)),
+        };
+        let log = Log::start(&home.log(), !handoff.detached, &settings.log_level)?;
+        if let Some(error) = refused {
+            tracing::warn!(%error, "supervisor.toml is not taken; defaults are in force");
+        }
+        let notifier = Notifier::from_env();
+        Ok(Self {
+            home: home.clone(),
+            live: Live::new(Some(home.clone()), log, notifier, on_sigterm, settings),
+            lock: ManuallyDrop::new(lock),
             socket,
-        } = self;
-        runtime.block_on(async move {
-            // Before anything runs: a signal must find somebody who stops it properly.
-            let signals = Signals::new()?;
-            let settings = MachineSettings {
-                mode: "supervisor".into(),
-                ..MachineSettings::default()
-            };
+            detached: handoff.detached,
+            upgraded_from: Some(handoff.version),
+        })
+    }
+
+    async fn serve(&mut self, mut parent: Option<Detached>) -> CliResult<u8> {
+        let mut signals = Signals::new()?;
+        loop {
+            let settings = self.live.settings();
             let ports = MachinePorts {
-                cities: Arc::new(RegisteredCities::new(&home, settings.patrol_interval)),
-                journal: open_journal(home.dir())
+                cities: Arc::new(RegisteredCities::new(
+                    &self.home,
+                    settings.machine.patrol_interval,
+                )),
+                journal: open_journal(self.home.dir())
                     .map_err(|e| CliError::new(Code::Failed, e.message))?,
                 clock: Arc::new(SystemClock),
             };
-            let mut machine = Machine::spawn(settings, ports)
+            let journal = ports.journal.clone();
+            let mut machine = Machine::spawn(settings.machine, ports)
                 .await
                 .map_err(|error| CliError::new(Code::Internal, error))?;
             let door = machine.door();
             // Ready means: whoever asks gets a true answer.
             let _ = door.views().wait_for(|view| view.registry_read).await;
-            let (ops, wishes) = Ops::new(door.clone(), Some(home.clone()));
-            let serving = socket.serve(Arc::new(ops), Limits::default())?;
-            let addr = Addr {
-                socket: serving.path().to_owned(),
-                pid: std::process::id(),
-                api_url: None,
-            };
-            addr.write(&home.addr())
-                .map_err(|e| CliError::new(Code::Failed, e.to_string()))?;
-            tracing::info!(pid = addr.pid, home = %home.dir().display(), "supervisor ready");
-            if let Some(parent) = detached {
+            if let Some(from) = self.upgraded_from.take() {
+                let to = env!("CARGO_PKG_VERSION");
+                let event = EventDraft::new("supervisor.upgraded", "");
+                journal.append(event.with("from", from).with("to", to));
+            }
+            drop(journal);
+            let (ops, mut wishes) = Ops::new(door.clone(), self.live.clone());
+            let serving = self
+                .socket
+                .try_clone()?
+                .serve(Arc::new(ops), Limits::default())?;
+            let addr = self.announce(&serving)?;
+            if let Some(parent) = parent.take() {
                 parent.ready()?;
             }
-            let exit = wait(&door, machine.ended(), wishes, signals, on_sigterm).await?;
-            close(serving).await;
-            addr.remove(&home.addr());
-            tracing::info!(exit, "supervisor ended");
-            Ok(exit)
-        })
+            let notifier = self.live.notifier().clone();
+            notifier.tell("READY=1");
+            let _following = notifier.follow(&door);
+            let _watching = self.watch_settings(&door);
+            let end = wait(
+                &door,
+                machine.ended(),
+                &mut wishes,
+                &mut signals,
+                &self.live,
+            )
+            .await;
+            match end {
+                End::Exit(exit) => {
+                    close(serving).await;
+                    addr.remove(&self.home.addr());
+                    tracing::info!(exit, "supervisor ended");
+                    return Ok(exit);
+                }
+                End::Upgrade(upgrade) => {
+                    let error = self.hand_over(&upgrade.exe, &door);
+                    tracing::error!(error, "upgrade failed; this program goes on");
+                    self.live.upgraded(Err(error.clone()));
+                    let _ = upgrade.failed.send(error); // the client may be gone
+                    close(serving).await;
+                }
+            }
+        }
+    }
+
+    fn announce(&self, serving: &Serving) -> CliResult<Addr> {
+        let addr = Addr {
+            socket: serving.path().to_owned(),
+            pid: std::process::id(),
+            api_url: None,
+        };
+        addr.write(&self.home.addr())?;
+        tracing::info!(pid = addr.pid, home = %self.home.dir().display(), "supervisor ready");
+        Ok(addr)
+    }
+
+    /// Follows edits of `supervisor.toml`.
+    fn watch_settings(&self, door: &MachineRef) -> tokio_util::task::AbortOnDropHandle<()> {
+        let (live, door) = (self.live.clone(), door.clone());
+        let file = self.home.config();
+        tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {
+            let watch = RegistryWatch::start(&[file]);
+            let mut changes = watch.changes();
+            while changes.changed().await.is_ok() {
+                live.reload(&door);
+            }
+        }))
+    }
+
+    /// Becomes another program. Returns why that did not work.
+    fn hand_over(&self, exe: &Path, door: &MachineRef) -> String {
+        let cities = door
+            .view()
+            .cities
+            .iter()
+            .map(|city| city.path.clone())
+            .collect();
+        let handoff = Handoff {
+            exe: exe.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            detached: self.detached,
+            cities,
+        };
+        let mut descriptors = vec![self.socket.as_fd()];
+        descriptors.extend(self.lock.descriptors());
+        let error = handoff.replace_program(&self.home.handoff(), &descriptors);
+        format!("{}: {error}", exe.display())
     }
 }
 
@@ -142,40 +277,53 @@ impl Supervisor {
 /// # Errors
 /// If the city cannot be opened or its socket cannot be had.
 pub fn standalone(root: &Path, home: &Home, out: Output) -> CliResult<u8> {
-    let city_dir = CityDir::new(root);
     let runtime = runtime()?;
-    runtime.block_on(async {
-        // Before anything runs: a signal must find somebody who stops it properly.
-        let signals = Signals::new()?;
-        let opener = Opener::new(Some(home.dir().to_owned()));
-        let city = City::open_with(root, &opener)
-            .await
-            .map_err(|error| open_failed(root, &error))?
-            .running_as("standalone", env!("CARGO_PKG_VERSION"));
-        logging::start(&city_dir.log(), true)?;
-        let socket = ControlSocket::bind(&city_dir.socket())
-            .map_err(|error| CliError::new(Code::Failed, error.to_string()))?;
-        let mut city = city
-            .spawn()
-            .await
-            .map_err(|error| open_failed(root, &error))?;
-        let (ops, wishes) = Ops::new(city.door(), None);
-        let serving = socket.serve(Arc::new(ops), Limits::default())?;
-        let agents = city
-            .status()
-            .await
-            .map(|view| view.instances.len())
-            .unwrap_or_default();
-        let agents = count(agents, "agent");
-        out.note(format!(
-            "✓ {} is up: {agents}; Ctrl-C stops it",
-            root.display()
-        ));
-        let door = city.door();
-        let exit = wait(&door, city.ended(), wishes, signals, OnSigterm::Stop).await?;
-        close(serving).await;
-        Ok(exit)
-    })
+    let exit = runtime.block_on(serve_one(root, home, out));
+    runtime.shutdown_background(); // as in `supervisor`
+    exit
+}
+
+async fn serve_one(root: &Path, home: &Home, out: Output) -> CliResult<u8> {
+    let city_dir = CityDir::new(root);
+    let mut signals = Signals::new()?;
+    let opener = Opener::new(Some(home.dir().to_owned()));
+    let city = City::open_with(root, &opener)
+        .await
+        .map_err(|error| open_failed(root, &error))?
+        .running_as("standalone", env!("CARGO_PKG_VERSION"));
+    let settings = Settings::default();
+    let log = Log::start(&city_dir.log(), true, &settings.log_level)?;
+    let live = Live::new(None, log, Notifier::from_env(), None, settings);
+    let socket = ControlSocket::bind(&city_dir.socket()).map_err(failed)?;
+    let mut city = city
+        .spawn()
+        .await
+        .map_err(|error| open_failed(root, &error))?;
+    let (ops, mut wishes) = Ops::new(city.door(), live.clone());
+    let serving = socket.serve(Arc::new(ops), Limits::default())?;
+    let agents = city
+        .status()
+        .await
+        .map(|view| view.instances.len())
+        .unwrap_or_default();
+    let agents = count(agents, "agent");
+    out.note(format!(
+        "✓ {} is up: {agents}; Ctrl-C stops it",
+        root.display()
+    ));
+    live.notifier().tell("READY=1");
+    let door = city.door();
+    let _following = live.notifier().follow(&door);
+    let end = wait(&door, city.ended(), &mut wishes, &mut signals, &live).await;
+    close(serving).await;
+    match end {
+        End::Exit(exit) => Ok(exit),
+        End::Upgrade(_) => Ok(INTERNAL), // a standalone city refuses upgrades
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::new(Code::Failed, error.to_string())
 }
 
 fn open_failed(root: &Path, error: &crate::CityError) -> CliError {
@@ -213,80 +361,5 @@ async fn close(serving: Serving) {
         .is_err()
     {
         tracing::warn!("control connections did not close in time");
-    }
-}
-
-/// What the process does when told to leave, and with which exit code.
-async fn wait(
-    door: &MachineRef,
-    ended: impl Future<Output = bool>,
-    mut wishes: mpsc::Receiver<StopWish>,
-    mut signals: Signals,
-    on_sigterm: OnSigterm,
-) -> CliResult<u8> {
-    tokio::pin!(ended);
-    let mut asked = 0_u32;
-    loop {
-        tokio::select! {
-            clean = &mut ended => {
-                let forced = asked > 1;
-                return Ok(if !clean { INTERNAL } else if forced { FORCED } else { 0 });
-            }
-            Some(wish) = wishes.recv() => {
-                let door = door.clone();
-                tokio::spawn(async move {
-                    let summary = door.stop(wish.mode).await;
-                    if let (Some(reply), Ok(summary)) = (wish.reply, summary) {
-                        let _ = reply.send(summary); // the client may be gone
-                    }
-                });
-            }
-            kind = signals.next() => match kind {
-                Kind::Reload => {
-                    let door = door.clone();
-                    tokio::spawn(async move { door.reconcile().await });
-                }
-                Kind::Stop { term } => {
-                    asked += 1;
-                    let mode = match (asked, term, on_sigterm) {
-                        (2.., ..) => StopMode::Force,
-                        (_, true, OnSigterm::Detach) => StopMode::Detach,
-                        _ => StopMode::Graceful,
-                    };
-                    tracing::info!(?mode, "told to stop by a signal");
-                    let door = door.clone();
-                    tokio::spawn(async move { door.stop(mode).await });
-                }
-            }
-        }
-    }
-}
-
-enum Kind {
-    Stop { term: bool },
-    Reload,
-}
-
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Kind {
-        tokio::select! {
-            _ = self.interrupt.recv() => Kind::Stop { term: false },
-            _ = self.terminate.recv() => Kind::Stop { term: true },
-            _ = self.hangup.recv() => Kind::Reload,
-        }
     }
 }

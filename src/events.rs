@@ -11,6 +11,7 @@ mod log;
 #[cfg(test)]
 mod tests;
 
+pub use append::append_one;
 pub use follow::Follower;
 pub use journal::FileJournal;
 pub use log::{Batch, EventLog};

@@ -1,11 +1,13 @@
 //! Puts cities together: lock, config, session provider and event log behind the ports of the
 //! tree, and the registry of the machine.
 
+mod api_port;
 mod providers;
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -58,11 +60,16 @@ impl Opener {
     /// # Errors
     /// If the directory is no city, its config has errors, or somebody else runs it.
     pub async fn open(&self, root: &Path) -> Result<Opened, OpenError> {
+        self.open_with(Arc::new(self.config(root))).await
+    }
+
+    /// The same with config files that are watched already.
+    async fn open_with(&self, files: Arc<ConfigFiles>) -> Result<Opened, OpenError> {
+        let root = files.root();
         let root = std::fs::canonicalize(root)
             .map_err(|error| failed(format!("{}: {error}", root.display())))?;
-        let files = self.config(&root);
         // Before the lock: a directory that is no city is left without a trace.
-        let spec = crate::ports::Desired::load(&files)
+        let spec = crate::ports::Desired::load(&*files)
             .await
             .map_err(|error| OpenError {
                 message: error.summary,
@@ -85,7 +92,7 @@ impl Opener {
         let ports = CityPorts {
             sessions: sessions.map_err(failed)?,
             journal,
-            desired: Arc::new(files),
+            desired: files,
             clock: Arc::new(SystemClock),
             tokens: Arc::new(RandomTokens),
             shell: Arc::new(ProcessShell::new(config)),
@@ -150,10 +157,19 @@ fn failed(message: String) -> OpenError {
 #[derive(Debug)]
 pub struct RegisteredCities {
     registry: Registry,
+    /// Cities that could not be opened, watched for the edit that mends them.
+    broken: Mutex<HashMap<PathBuf, Broken>>,
     watch: RegistryWatch,
     opener: Opener,
     patrol_interval: Duration,
     seen: Mutex<Seen>,
+}
+
+/// A config that could not be used, and its changes since it was read.
+#[derive(Debug, Clone)]
+struct Broken {
+    files: Arc<ConfigFiles>,
+    changes: watch::Receiver<u64>,
 }
 
 /// What earlier reads of the registry said.
@@ -178,14 +194,39 @@ impl RegisteredCities {
             registry,
             watch,
             opener: Opener::new(Some(home.dir().to_owned())),
+            broken: Mutex::default(),
             patrol_interval,
             seen: Mutex::default(),
         }
     }
 
+    /// Opens a city. The files of one that fails stay watched, and the next attempt goes on with
+    /// them: a watch of its own for each attempt would tell what it finds as news.
+    async fn open_watched(&self, path: &Path) -> Result<Opened, OpenError> {
+        let known = lock(&self.broken).get(path).cloned();
+        let files = known.map_or_else(|| Arc::new(self.opener.config(path)), |b| b.files);
+        let mut changes = crate::ports::Desired::changes(&*files);
+        changes.mark_unchanged();
+        // Off the runtime's own threads: a city on a disk that hangs must not take one along.
+        let (opener, watched) = (self.opener.clone(), files.clone());
+        let runtime = tokio::runtime::Handle::current();
+        let open = move || runtime.block_on(opener.open_with(watched));
+        let opened = tokio::task::spawn_blocking(open).await;
+        let opened = opened.unwrap_or_else(|error| Err(failed(error.to_string())));
+        if opened.is_ok() {
+            api_port::warn_if_set(&files);
+        }
+        let mut broken = lock(&self.broken);
+        match &opened {
+            Ok(_) => drop(broken.remove(path)),
+            Err(_) => drop(broken.insert(path.to_owned(), Broken { files, changes })),
+        }
+        opened
+    }
+
     /// What counts of a read: a file an editor is just writing may look empty for a moment.
     fn settle(&self, contents: Contents) -> Registered {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         if seen.reported.replace(contents.digest) != Some(contents.digest) {
             for warning in &contents.warnings {
                 tracing::warn!("{warning}");
@@ -218,8 +259,17 @@ impl Cities for RegisteredCities {
     }
 
     fn open(&self, entry: CityEntry) -> PortFuture<'_, Opened, OpenError> {
-        Box::pin(async move { self.opener.open(&entry.path).await })
+        Box::pin(async move { self.open_watched(&entry.path).await })
     }
+
+    fn mended(&self, entry: &CityEntry) -> Option<watch::Receiver<u64>> {
+        let broken = lock(&self.broken);
+        broken.get(&entry.path).map(|broken| broken.changes.clone())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One city and no registry: standalone and library use.

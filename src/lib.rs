@@ -19,6 +19,7 @@ pub mod conformance;
 pub mod control;
 pub mod daemon;
 pub mod events;
+mod glob;
 pub mod host;
 pub mod notes;
 pub mod sessions;

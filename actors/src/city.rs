@@ -59,6 +59,16 @@ const SWEEPS: usize = 64;
 const CHILD_FAILURES: usize = 5;
 const CHILD_WINDOW: Duration = Duration::from_secs(60);
 
+/// Events that are also lines of the supervisor's log.
+const LOGGED: [&str; 6] = [
+    "agent.crashed",
+    "agent.quarantined",
+    "agent.start_failed",
+    "config.reload_failed",
+    "config.reload_refused",
+    "config.reloaded",
+];
+
 /// Everything a [`CitySupervisor`] is born with.
 #[derive(Debug)]
 pub(crate) struct CityArgs {
@@ -234,6 +244,7 @@ impl Actor for CitySupervisor {
             CityMsg::Tree(reply) => drop(reply.send(st.tree())),
             #[allow(clippy::panic)] // the whole point
             CityMsg::Crash => panic!("fault drill: city {} told to crash", st.args.spec.name),
+            CityMsg::Hang => std::future::pending().await,
             CityMsg::CrashChild(child, drill, reply) => {
                 let _ = reply.send(st.on_crash_child(&child, drill)); // nobody may wait for it
             }
@@ -364,7 +375,7 @@ impl CityState {
     fn on_crash_child(&self, child: &str, drill: Drill) -> bool {
         match &self.tracker {
             Some(tracker) if child == "tracker" => {
-                drill.hit(tracker, TrackerMsg::Crash);
+                drill.hit(tracker, TrackerMsg::Crash, TrackerMsg::Hang);
                 true
             }
             _ => self.slots.crash_worker(child, drill),
@@ -395,6 +406,10 @@ impl CityState {
     }
 
     fn emit(&self, draft: EventDraft) {
+        if LOGGED.contains(&draft.kind.as_str()) {
+            let (city, event) = (&self.args.spec.name, &draft.kind);
+            tracing::info!(%city, event, agent = draft.subject, "{}", draft.message);
+        }
         self.args.ports.journal.append(draft);
     }
 }

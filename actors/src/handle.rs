@@ -165,6 +165,17 @@ impl MachineRef {
             .ok_or(AskError::NoAnswer)
     }
 
+    /// Puts other settings in force.
+    pub fn configure(&self, settings: MachineSettings) {
+        self.root.send(MachineMsg::Configure(settings));
+    }
+
+    /// Whether the root handles messages: it answers within `limit`.
+    pub async fn answers(&self, limit: Duration) -> bool {
+        let find = |reply| MachineMsg::Find(PathBuf::new(), reply);
+        self.root.ask(limit, find).await.is_some()
+    }
+
     /// Panics an actor, for fault drills: the root (`machine`), a city, or `city/child`. `false`:
     /// there is no such actor.
     pub async fn crash(&self, path: &str) -> bool {
@@ -177,9 +188,14 @@ impl MachineRef {
         self.drill(path, Drill::Kill).await
     }
 
+    /// Has an actor handle nothing any more, for fault drills; see [`Self::crash`].
+    pub async fn hang(&self, path: &str) -> bool {
+        self.drill(path, Drill::Hang).await
+    }
+
     async fn drill(&self, path: &str, drill: Drill) -> bool {
         if path == "machine" {
-            drill.hit(&self.root, MachineMsg::Crash);
+            drill.hit(&self.root, MachineMsg::Crash, MachineMsg::Hang);
             return true;
         }
         let view = self.view();
@@ -199,7 +215,7 @@ impl MachineRef {
             return false;
         };
         let Some(child) = child else {
-            drill.hit(&city, CityMsg::Crash);
+            drill.hit(&city, CityMsg::Crash, CityMsg::Hang);
             return true;
         };
         let hit = |reply| CityMsg::CrashChild(child, drill, reply);

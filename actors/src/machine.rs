@@ -8,6 +8,7 @@ mod messages;
 mod record;
 mod registry;
 mod settings;
+mod starts;
 mod stop;
 mod view;
 
@@ -116,6 +117,10 @@ impl Actor for MachineSupervisor {
             MachineMsg::Stop(mode, reply) => st.on_stop(mode, reply),
             MachineMsg::Find(path, reply) => drop(reply.send(st.find(&path))),
             MachineMsg::Tree(reply) => st.answer_tree(reply),
+            MachineMsg::Configure(settings) => st.args.settings = settings,
+            MachineMsg::Slow { path, attempt } => st.on_slow(&path, attempt),
+            MachineMsg::PendingName { path, id, name } => st.on_pending_name(&path, id, name),
+            MachineMsg::Hang => std::future::pending().await,
             #[allow(clippy::panic)] // the whole point
             MachineMsg::Crash => panic!("fault drill: machine told to crash"),
         }

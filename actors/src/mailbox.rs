@@ -127,19 +127,22 @@ impl<M: Message> Addr<M> {
     }
 }
 
-/// How a fault drill ends an actor.
+/// What a fault drill does to an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drill {
     Panic,
     Kill,
+    /// It handles no further message.
+    Hang,
 }
 
 impl Drill {
-    /// Strikes; `panic` is the message that makes the actor panic.
-    pub(crate) fn hit<M: Message>(self, actor: &Addr<M>, panic: M) {
+    /// Strikes; `panic` and `hang` are the messages that make the actor do so.
+    pub(crate) fn hit<M: Message>(self, actor: &Addr<M>, panic: M, hang: M) {
         match self {
             Self::Panic => actor.send(panic),
             Self::Kill => actor.actor().kill(),
+            Self::Hang => actor.send(hang),
         }
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum TrackerMsg {
     Saved,
     /// Panic, for fault drills.
     Crash,
+    /// Handle no further message, for fault drills.
+    Hang,
 }
 
 impl TrackerMsg {
@@ -60,6 +62,7 @@ impl TrackerMsg {
             Self::SaveHistory(_) => "SaveHistory",
             Self::Saved => "Saved",
             Self::Crash => "Crash",
+            Self::Hang => "Hang",
         }
     }
 }
@@ -134,6 +137,7 @@ impl Actor for Tracker {
             }
             #[allow(clippy::panic)] // the whole point
             TrackerMsg::Crash => panic!("fault drill: tracker told to crash"),
+            TrackerMsg::Hang => std::future::pending().await,
         }
         Ok(())
     }

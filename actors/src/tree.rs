@@ -268,10 +268,11 @@ impl fmt::Display for Tree {
             .walk()
             .filter(|node| node.needs_attention())
             .count();
+        let s = if nodes == 1 { "" } else { "s" };
         match attention {
-            0 => write!(f, "{nodes} actors"),
-            1 => write!(f, "{nodes} actors, 1 needs attention"),
-            n => write!(f, "{nodes} actors, {n} need attention"),
+            0 => write!(f, "{nodes} actor{s}"),
+            1 => write!(f, "{nodes} actor{s}, 1 needs attention"),
+            n => write!(f, "{nodes} actor{s}, {n} need attention"),
         }
     }
 }

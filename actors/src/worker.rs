@@ -79,6 +79,8 @@ pub(crate) enum WorkerMsg {
     LiveUpdated,
     /// Panic, for fault drills.
     Crash,
+    /// Handle no further message, for fault drills.
+    Hang,
 }
 
 impl WorkerMsg {
@@ -99,6 +101,7 @@ impl WorkerMsg {
             Self::ApplyLive { .. } => "ApplyLive",
             Self::LiveUpdated => "LiveUpdated",
             Self::Crash => "Crash",
+            Self::Hang => "Hang",
         }
     }
 }
@@ -224,6 +227,7 @@ impl Actor for Worker {
                 return Ok(());
             }
             WorkerMsg::LiveUpdated => vec![Effect::Report(Report::LiveUpdated)],
+            WorkerMsg::Hang => std::future::pending().await,
             #[allow(clippy::panic)] // the whole point
             WorkerMsg::Crash => panic!("fault drill: worker {} told to crash", st.args.agent),
         };

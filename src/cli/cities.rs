@@ -43,6 +43,7 @@ pub(super) fn known(context: &Context) -> CliResult<Known> {
         let Status { mut cities } = read(client.call("status", json!({}))?)?;
         cities.retain(|city| city.status != CityStatus::Stopped); // no longer registered
         cities.sort_by(|a, b| a.name.cmp(&b.name));
+        cities.iter_mut().for_each(look_for_directory);
         return Ok(Known { cities, live: true });
     }
     let cities = context.registered()?.into_iter().map(|entry| CityInfo {
@@ -55,12 +56,24 @@ pub(super) fn known(context: &Context) -> CliResult<Known> {
         restart_count: None,
         next_retry_at: None,
         stopped: None,
+        pending_name: None,
     });
+    let mut cities: Vec<CityInfo> = cities.collect();
+    cities.iter_mut().for_each(look_for_directory);
     Ok(Known {
-        cities: cities.collect(),
+        cities,
         live: false,
     })
 }
+
+/// A supervisor notices late that a city's directory was deleted; whoever looks sees it at once.
+fn look_for_directory(city: &mut CityInfo) {
+    if !city.path.is_dir() {
+        city.error = Some(GONE.to_owned());
+    }
+}
+
+const GONE: &str = "its directory is gone";
 
 impl Known {
     /// The table of `gc cities` and `gc supervisor status`.
@@ -70,9 +83,12 @@ impl Known {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |city: &CityInfo| {
-            let status = if self.live { city.status.as_str() } else { "-" };
+            let mut status = (if self.live { city.status.as_str() } else { "-" }).to_owned();
+            if city.error.as_deref() == Some(GONE) {
+                status.push_str(" (directory gone)");
+            }
             let path = city.path.display().to_string();
-            vec![city.name.to_string(), path, status.to_owned()]
+            vec![city.name.to_string(), path, status]
         };
         self.cities.iter().map(row).collect()
     }

@@ -153,6 +153,7 @@ impl Report {
             restart_count: None,
             next_retry_at: None,
             stopped: None,
+            pending_name: None,
         };
         Ok(Self {
             city,

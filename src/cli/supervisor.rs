@@ -18,7 +18,7 @@ use super::values::{count, millis, seconds};
 use crate::control::client::ClientError;
 use crate::control::inherited::leave_session;
 use crate::control::lock;
-use crate::daemon::{self, OnSigterm};
+use crate::daemon::{self, Begin, OnSigterm};
 
 /// Arguments of `gc supervisor`.
 #[derive(Debug, Args)]
@@ -57,6 +57,9 @@ struct RunArgs {
     /// Leave the parent's session and report readiness to it
     #[arg(long, hide = true)]
     detached: bool,
+    /// Go on with what an earlier program of this process held
+    #[arg(long, hide = true, conflicts_with = "detached")]
+    handoff: bool,
     /// What SIGTERM does to the agents
     #[arg(long, value_name = "stop|detach")]
     on_sigterm: Option<OnSigterm>,
@@ -92,7 +95,12 @@ impl SupervisorArgs {
                 leave_session(None)?;
                 let home = context.home()?;
                 home.create()?;
-                daemon::supervisor(&home, args.detached, args.on_sigterm)
+                let begin = match (args.detached, args.handoff) {
+                    (true, _) => Begin::Detached,
+                    (_, true) => Begin::Handoff,
+                    _ => Begin::Foreground,
+                };
+                daemon::supervisor(&home, begin, args.on_sigterm)
             }
             SupervisorCommand::Start => start(context),
             SupervisorCommand::Stop(args) => stop(context, args),
@@ -162,7 +170,13 @@ fn stop(context: &Context, args: &StopArgs) -> CliResult<u8> {
     let agents = match (args.keep_agents, agents_stopped(&summary)) {
         (true, _) => ", agents left running".to_owned(),
         (false, 0) => String::new(),
-        (false, n) => format!(", {} stopped", count(n, "agent")),
+        (false, n) => {
+            let (asked, forced) = (summary.interrupted, summary.killed.len());
+            format!(
+                ", {}: {asked} interrupted, {forced} forced",
+                count(n, "agent")
+            )
+        }
     };
     let text = format!("supervisor stopped{agents} ({})", seconds(took));
     context.out.report(Mark::Done, text)?;

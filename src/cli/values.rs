@@ -2,36 +2,7 @@
 
 use std::time::Duration;
 
-/// Whether `text` fits `pattern`, in which `*` stands for any characters and `?` for one.
-#[must_use]
-pub(super) fn fits(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    // Where to resume when the characters after the last `*` turn out not to fit.
-    let mut retry = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                retry = Some((p, t));
-                p += 1;
-            }
-            Some(c) if *c == '?' || *c == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match retry {
-                Some((star, from)) => {
-                    retry = Some((star, from + 1));
-                    p = star + 1;
-                    t = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == '*')
-}
+pub(super) use crate::glob::fits_text as fits;
 
 /// What to write after a name that does not exist: the nearest one, else some that do.
 #[must_use]
@@ -98,23 +69,6 @@ pub(super) fn millis(span: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_fit_whole_texts() {
-        for (pattern, text) in [
-            ("agent.*", "agent.crashed"),
-            ("*", ""),
-            ("demo/*", "demo/rig/w-1"),
-            ("*a*b", "xaxxb"),
-            ("w-?", "w-1"),
-            ("same", "same"),
-        ] {
-            assert!(fits(pattern, text), "{pattern} {text}");
-        }
-        for (pattern, text) in [("agent.*", "agents"), ("a", "ab"), ("?", ""), ("*b", "ba")] {
-            assert!(!fits(pattern, text), "{pattern} {text}");
-        }
-    }
 
     #[test]
     fn near_names_are_suggested_and_others_listed() {

@@ -58,6 +58,12 @@ impl ConfigFiles {
         }
     }
 
+    /// The root of the city, as given.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.loader.root()
+    }
+
     /// The last load that succeeded, with what the tree does not need of it.
     #[must_use]
     pub fn loaded(&self) -> watch::Receiver<Option<Arc<LoadedCity>>> {

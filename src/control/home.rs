@@ -158,6 +158,12 @@ impl Home {
         self.dir.join("events.jsonl")
     }
 
+    /// `handoff.json`: passes from one program of the supervisor to the next.
+    #[must_use]
+    pub fn handoff(&self) -> PathBuf {
+        self.runtime.join("handoff.json")
+    }
+
     /// `supervisor.addr`.
     #[must_use]
     pub fn addr(&self) -> PathBuf {

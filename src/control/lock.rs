@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -145,6 +145,17 @@ impl Lock {
         Self::acquire(&city.lock(), Role::Controller)
     }
 
+    /// A lock that another program of this process has taken.
+    fn inherit(descriptor: OwnedFd, path: &Path) -> io::Result<Self> {
+        let file = File::from(descriptor);
+        if !same_file(&file, path) || !try_exclusive(&file)? {
+            return Err(io::Error::other("the inherited lock is another one"));
+        }
+        let lock = Self { file };
+        lock.note(&Holder::this_process())?;
+        Ok(lock)
+    }
+
     /// Overwrites before it truncates: a reader sees the old line or the new one, never none.
     fn note(&self, holder: &Holder) -> io::Result<()> {
         let mut line = serde_json::to_vec(holder)?;
@@ -195,6 +206,26 @@ impl SupervisorLock {
                 None
             }
             Err(e) => return Err(e),
+        };
+        Ok(Self { runtime, home })
+    }
+
+    /// The locks that another program of this process has taken, in the order of
+    /// [`Self::descriptors`].
+    ///
+    /// # Errors
+    /// If one of them is missing or another file's.
+    pub fn inherit(
+        home: &Home,
+        descriptors: &mut dyn Iterator<Item = OwnedFd>,
+    ) -> io::Result<Self> {
+        let missing = || io::Error::other("a lock was not handed over");
+        let first = descriptors.next().ok_or_else(missing)?;
+        let runtime = Lock::inherit(first, &home.runtime_lock())?;
+        let single = same_file(&runtime.file, &home.home_lock());
+        let home = match descriptors.next() {
+            Some(second) if !single => Some(Lock::inherit(second, &home.home_lock())?),
+            _ => None,
         };
         Ok(Self { runtime, home })
     }

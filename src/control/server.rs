@@ -9,6 +9,7 @@ mod lines;
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ pub enum BindError {
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: StdListener,
-    file: SocketFile,
+    file: Arc<SocketFile>,
 }
 
 /// The umask belongs to the process: two sockets made at once must not restore each other's.
@@ -130,12 +131,40 @@ impl ControlSocket {
         };
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io)?;
         listener.set_nonblocking(true).map_err(io)?;
-        let meta = fs::symlink_metadata(path).map_err(io)?;
-        let file = SocketFile {
+        Self::of(listener, path).map_err(io)
+    }
+
+    /// A listening socket at `path` that another program of this process has bound.
+    ///
+    /// # Errors
+    /// If it listens elsewhere, or nowhere.
+    pub fn inherit(descriptor: OwnedFd, path: &Path) -> io::Result<Self> {
+        let listener = StdListener::from(descriptor);
+        if listener.local_addr()?.as_pathname() != Some(path) {
+            return Err(io::Error::other("the inherited socket is another one"));
+        }
+        listener.set_nonblocking(true)?;
+        Self::of(listener, path)
+    }
+
+    fn of(listener: StdListener, path: &Path) -> io::Result<Self> {
+        let meta = fs::symlink_metadata(path)?;
+        let file = Arc::new(SocketFile {
             path: path.to_owned(),
             identity: (meta.dev(), meta.ino()),
-        };
+        });
         Ok(Self { listener, file })
+    }
+
+    /// The same socket once more; its file goes with the last of them.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            listener: self.listener.try_clone()?,
+            file: self.file.clone(),
+        })
     }
 
     /// Answers on the socket until stopped. Must be called within a tokio runtime.
@@ -164,6 +193,12 @@ impl ControlSocket {
     }
 }
 
+impl AsFd for ControlSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
 /// Removes the file it stands for, unless another process has put its own there.
 #[derive(Debug)]
 struct SocketFile {
@@ -187,7 +222,7 @@ pub struct Serving {
     tasks: TaskTracker,
     rejected: Arc<AtomicU64>,
     patience: Duration,
-    file: SocketFile,
+    file: Arc<SocketFile>,
 }
 
 impl Serving {

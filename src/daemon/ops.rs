@@ -1,17 +1,20 @@
 //! The operations of the control socket, on top of the tree's handles.
 
 mod agent;
+mod process;
 mod session;
 mod wait;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::control::home::Home;
+use super::live::Live;
 use crate::control::server::{Handler, Reply};
 use crate::control::wire::{Code, VERSION, WireError};
 use crate::model::{CityInfo, MachineView, StopSummary, millis};
@@ -22,6 +25,25 @@ use wait::Waiting;
 /// Set in the supervisor's environment to allow fault drills.
 const ALLOW_FAULTS: &str = "GC_ALLOW_FAULTS";
 const WAIT_DEFAULT: Duration = Duration::from_secs(180);
+/// A request that takes longer is worth a line in the log.
+const SLOW: Duration = Duration::from_secs(1);
+/// What may be asked while the process is being upgraded.
+const LOOKS: [&str; 5] = ["hello", "ping", "status", "city.status", "actors.tree"];
+
+/// What a fault drill does to an actor.
+#[derive(Debug, Clone, Copy)]
+enum Drill {
+    Crash,
+    Hang,
+}
+
+/// What a client asked the process for.
+pub(super) enum Wish {
+    /// To stop.
+    Stop(StopWish),
+    /// To become another program.
+    Upgrade(Upgrade),
+}
 
 /// A client asked the process to stop.
 pub(super) struct StopWish {
@@ -29,27 +51,54 @@ pub(super) struct StopWish {
     pub(super) reply: Option<oneshot::Sender<StopSummary>>,
 }
 
+/// A client asked the process to become another program.
+pub(super) struct Upgrade {
+    pub(super) exe: PathBuf,
+    pub(super) version: String,
+    /// Told why it did not; success closes every connection.
+    pub(super) failed: oneshot::Sender<String>,
+}
+
 /// Answers requests for one process.
 #[derive(Clone)]
 pub(super) struct Ops {
     door: MachineRef,
-    /// Of the machine-wide supervisor; a standalone city has none.
-    home: Option<Home>,
-    stop: mpsc::Sender<StopWish>,
+    live: Live,
+    wishes: mpsc::Sender<Wish>,
+    /// The tree is letting go of everything: nothing may be changed any more.
+    leaving: Arc<AtomicBool>,
 }
 
 type Answer = Result<Reply, WireError>;
 
 impl Handler for Ops {
     fn call(&self, op: String, params: Value) -> PortFuture<'_, Reply, WireError> {
-        Box::pin(async move { self.answer(&op, &params).await })
+        Box::pin(async move {
+            if self.leaving.load(Relaxed) && !LOOKS.contains(&op.as_str()) {
+                return Err(ending());
+            }
+            let began = Instant::now();
+            let answer = self.answer(&op, &params).await;
+            let took = began.elapsed();
+            match took > SLOW {
+                true => tracing::warn!(op, ?took, "slow request"),
+                false => tracing::debug!(op, ?took, ok = answer.is_ok(), "request"),
+            }
+            answer
+        })
     }
 }
 
 impl Ops {
-    pub(super) fn new(door: MachineRef, home: Option<Home>) -> (Self, mpsc::Receiver<StopWish>) {
-        let (stop, wishes) = mpsc::channel(8);
-        (Self { door, home, stop }, wishes)
+    pub(super) fn new(door: MachineRef, live: Live) -> (Self, mpsc::Receiver<Wish>) {
+        let (sender, wishes) = mpsc::channel(8);
+        let ops = Self {
+            door,
+            live,
+            wishes: sender,
+            leaving: Arc::default(),
+        };
+        (ops, wishes)
     }
 
     async fn answer(&self, op: &str, params: &Value) -> Answer {
@@ -60,6 +109,9 @@ impl Ops {
             "reload" => self.reload(params).await,
             "poke" => self.poke(params).await,
             "stop" => self.stop(params).await,
+            "upgrade" => self.upgrade(params).await,
+            "log" => self.log(params),
+            "event" => self.event(params).await,
             "city.wait" => self.wait(params),
             "city.status" => self.city_status(params).await,
             "city.reload" => self.city_reload(params).await,
@@ -71,7 +123,8 @@ impl Ops {
                 let tree = self.door.tree().await.map_err(unanswered)?;
                 Ok(Reply::One(json!(tree)))
             }
-            "actors.crash" => self.crash(params).await,
+            "actors.crash" => self.drill(params, Drill::Crash).await,
+            "actors.hang" => self.drill(params, Drill::Hang).await,
             _ => Err(WireError::unknown_op(op)),
         }
     }
@@ -81,10 +134,10 @@ impl Ops {
             "version": env!("CARGO_PKG_VERSION"),
             "build_id": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
-            "mode": if self.home.is_some() { "supervisor" } else { "standalone" },
+            "mode": if self.live.home().is_some() { "supervisor" } else { "standalone" },
             "protocol": [VERSION],
         });
-        if let (None, Some(city)) = (&self.home, self.door.view().cities.first()) {
+        if let (None, Some(city)) = (self.live.home(), self.door.view().cities.first()) {
             hello["city"] = json!(city.name);
         }
         hello
@@ -103,19 +156,26 @@ impl Ops {
             "api": { "listening": false },
             "registry": { "ok": view.registry_error.is_none() },
             "cities": view.cities,
-            "degraded": degraded(&view),
+            "degraded": self.degraded(&view),
         });
         if let Some(error) = &view.registry_error {
             status["registry"]["error"] = json!(error);
         }
-        if let Some(home) = &self.home {
+        if let Some(home) = self.live.home() {
             status["home"] = json!(home.dir());
             status["runtime_dir"] = json!(home.runtime_dir());
         }
         status
     }
 
+    fn degraded(&self, view: &MachineView) -> Vec<String> {
+        let mut all = self.live.degraded();
+        all.extend(degraded(view));
+        all
+    }
+
     async fn reload(&self, params: &Value) -> Answer {
+        self.live.reload(&self.door);
         let done = self
             .door
             .reconcile()
@@ -170,15 +230,16 @@ impl Ops {
         };
         let stopping = json!({ "stopping": true });
         if params["wait"] != Value::Bool(true) {
-            self.wish(StopWish { mode, reply: None }).await?;
+            self.wish(Wish::Stop(StopWish { mode, reply: None }))
+                .await?;
             return Ok(Reply::One(stopping));
         }
         let (reply, summary) = oneshot::channel();
-        self.wish(StopWish {
+        let wish = StopWish {
             mode,
             reply: Some(reply),
-        })
-        .await?;
+        };
+        self.wish(Wish::Stop(wish)).await?;
         let (items, stream) = mpsc::channel(2);
         tokio::spawn(async move {
             let _ = items.send(stopping).await;
@@ -189,9 +250,8 @@ impl Ops {
         Ok(Reply::Stream(stream))
     }
 
-    async fn wish(&self, wish: StopWish) -> Result<(), WireError> {
-        let ending = |_| WireError::new(Code::ShuttingDown, "the supervisor is ending");
-        self.stop.send(wish).await.map_err(ending)
+    async fn wish(&self, wish: Wish) -> Result<(), WireError> {
+        self.wishes.send(wish).await.map_err(|_| ending())
     }
 
     async fn city_status(&self, params: &Value) -> Answer {
@@ -220,16 +280,20 @@ impl Ops {
         Ok(Reply::One(result))
     }
 
-    async fn crash(&self, params: &Value) -> Answer {
+    async fn drill(&self, params: &Value, drill: Drill) -> Answer {
         if std::env::var_os(ALLOW_FAULTS).is_none_or(|value| value != "1") {
             let message = format!("denied: the supervisor does not run with {ALLOW_FAULTS}=1");
             return Err(WireError::new(Code::Denied, message));
         }
         let path = params["path"].as_str().unwrap_or_default();
-        if self.door.crash(path).await {
-            Ok(Reply::One(json!({ "crashed": true })))
-        } else {
-            Err(WireError::new(Code::NotFound, format!("no actor {path:?}")))
+        let hit = match drill {
+            Drill::Crash => self.door.crash(path).await,
+            Drill::Hang => self.door.hang(path).await,
+        };
+        match (hit, drill) {
+            (true, Drill::Crash) => Ok(Reply::One(json!({ "crashed": true }))),
+            (true, Drill::Hang) => Ok(Reply::One(json!({ "hanging": true }))),
+            (false, _) => Err(WireError::new(Code::NotFound, format!("no actor {path:?}"))),
         }
     }
 
@@ -257,6 +321,10 @@ impl Ops {
         tokio::spawn(waiting.run(Instant::now() + limit));
         Ok(Reply::Stream(stream))
     }
+}
+
+fn ending() -> WireError {
+    WireError::new(Code::ShuttingDown, "the supervisor is ending")
 }
 
 fn degraded(view: &MachineView) -> Vec<String> {

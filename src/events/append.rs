@@ -29,6 +29,18 @@ pub(super) struct Appender {
     tail: Tail,
 }
 
+/// Appends one event, for a process that has no more to say.
+///
+/// # Errors
+/// If the log cannot be written, or others keep it locked.
+pub fn append_one(log: EventLog, draft: EventDraft) -> io::Result<Event> {
+    let mut appender = Appender::open(log)?;
+    let written = appender.append(vec![draft])?;
+    appender.sync()?;
+    let missing = || io::Error::other("the event was not written");
+    written.into_iter().next().ok_or_else(missing)
+}
+
 /// The file as it was last seen.
 #[derive(Debug)]
 struct Open {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::glob::fits;
+
 /// Variables handed on from the supervisor's own environment unless configured otherwise.
 pub const DEFAULT_PASSTHROUGH: [&str; 12] = [
     "PATH",
@@ -53,7 +55,7 @@ impl Runner {
         let all: Environment = vars.into_iter().collect();
         let matches = |name: &OsStr| {
             let name = name.as_bytes();
-            globs.iter().any(|glob| glob_matches(glob.as_bytes(), name))
+            globs.iter().any(|glob| fits(glob.as_bytes(), name))
         };
         let inherited = all
             .iter()
@@ -131,22 +133,6 @@ impl Runner {
 /// Splits `{inner}rest`.
 fn braced(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix('{')?.split_once('}')
-}
-
-/// Whether `name` matches `glob`, in which `*` stands for any run of bytes and `?` for one.
-fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
-    match (glob.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((b'*', glob_rest)), _) => {
-            glob_matches(glob_rest, name)
-                || name
-                    .split_first()
-                    .is_some_and(|(_, rest)| glob_matches(glob, rest))
-        }
-        (Some((b'?', glob_rest)), Some((_, rest))) => glob_matches(glob_rest, rest),
-        (Some((a, glob_rest)), Some((b, rest))) if a == b => glob_matches(glob_rest, rest),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

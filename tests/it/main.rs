@@ -12,6 +12,7 @@ mod events;
 mod inherited;
 mod init;
 mod invariants;
+mod isolation;
 mod json;
 mod library;
 mod lifecycle;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{CityMsg, CityState, events};
 use crate::machine::MachineMsg;
-use crate::model::{AgentName, AgentSpec, CitySpec, ConfigState, ConfigView, EventDraft};
+use crate::model::{AgentName, AgentSpec, CityName, CitySpec, ConfigState, ConfigView, EventDraft};
 use crate::policy::{Graph, Phase, Slot, Trigger};
 use crate::ports::{Diagnostic, LoadError};
 
@@ -105,11 +105,13 @@ impl CityState {
             }
             Ok(spec) if spec.revision == self.args.spec.revision => {
                 self.config.trouble(ConfigState::Ok, Vec::new());
+                self.report_pending_name(None);
                 ReloadOutcome::Unchanged
             }
             Ok(spec) if spec.name != self.args.spec.name => self.refuse_rename(&spec),
             Ok(_) if self.is_stopping() => ReloadOutcome::Unchanged,
             Ok(spec) => {
+                self.report_pending_name(None);
                 self.apply(spec);
                 ReloadOutcome::Reloaded
             }
@@ -125,7 +127,7 @@ impl CityState {
             code: "identity-change".into(),
             path: "workspace.name".into(),
             message: why.clone(),
-            help: Some(format!("gc stop {from}, then gc start")),
+            help: Some("gc restart".into()),
             ..Diagnostic::default()
         };
         self.emit(
@@ -136,7 +138,17 @@ impl CityState {
                 .with("to", to),
         );
         self.config.trouble(ConfigState::Refused, vec![diagnostic]);
+        self.report_pending_name(Some(spec.name.clone()));
         ReloadOutcome::Refused(why)
+    }
+
+    /// Tells the machine which name the config asks for, if it is not the one in force.
+    fn report_pending_name(&self, name: Option<CityName>) {
+        self.args.machine.send(MachineMsg::PendingName {
+            path: self.args.path.clone(),
+            id: self.me.actor().get_id(),
+            name,
+        });
     }
 
     /// Puts the new config in force. Everything charged before is forgiven.

@@ -87,7 +87,9 @@ pub(crate) enum CityMsg {
     Tree(RpcReplyPort<Node>),
     /// Panic, for fault drills.
     Crash,
-    /// End a child, for fault drills.
+    /// Handle no further message, for fault drills.
+    Hang,
+    /// Strike a child, for fault drills.
     CrashChild(String, Drill, RpcReplyPort<bool>),
 }
 
@@ -113,6 +115,7 @@ impl CityMsg {
             Self::View(_) => "View",
             Self::Tree(_) => "Tree",
             Self::Crash => "Crash",
+            Self::Hang => "Hang",
             Self::CrashChild(..) => "CrashChild",
         }
     }

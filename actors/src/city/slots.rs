@@ -157,14 +157,14 @@ impl Slots {
         self.entries.iter().filter(|entry| entry.slot.run.is_some())
     }
 
-    /// Ends the Worker of `agent`, for fault drills. `false`: there is none.
+    /// Strikes the Worker of `agent`, for fault drills. `false`: there is none.
     pub(super) fn crash_worker(&self, agent: &str, drill: Drill) -> bool {
         let worker = self
             .by_agent
             .get(agent)
             .and_then(|index| self.entries[*index].worker.as_ref());
         worker
-            .inspect(|worker| drill.hit(worker, WorkerMsg::Crash))
+            .inspect(|worker| drill.hit(worker, WorkerMsg::Crash, WorkerMsg::Hang))
             .is_some()
     }
 }

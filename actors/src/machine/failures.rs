@@ -140,6 +140,7 @@ impl MachineState {
         let name = record.entry.name.to_string();
         self.emit(EventDraft::new("city.init_failed", &name).message(error));
         self.retry_later(path, step);
+        self.retry_when_mended(path);
     }
 
     pub(super) fn crashed(&mut self, path: &PathBuf, error: String) {

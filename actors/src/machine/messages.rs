@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ractor::{ActorId, RpcReplyPort};
 
+use super::MachineSettings;
 use crate::city::{CityMsg, StopMode};
 use crate::mailbox::Addr;
-use crate::model::{CitySpec, CityStatus, StopSummary};
+use crate::model::{CityName, CitySpec, CityStatus, StopSummary};
 use crate::ports::{OpenError, Opened, Registered};
 use crate::tree::Tree;
 
@@ -72,8 +73,20 @@ pub(crate) enum MachineMsg {
     Find(PathBuf, RpcReplyPort<Option<Addr<CityMsg>>>),
     /// The whole tree.
     Tree(RpcReplyPort<Tree>),
+    /// Other settings are in force.
+    Configure(MachineSettings),
+    /// A city takes long to start.
+    Slow { path: PathBuf, attempt: u64 },
+    /// The config of a city asks for another name, or no longer does.
+    PendingName {
+        path: PathBuf,
+        id: ActorId,
+        name: Option<CityName>,
+    },
     /// Panic, for fault drills.
     Crash,
+    /// Handle no further message, for fault drills.
+    Hang,
 }
 
 impl MachineMsg {
@@ -91,7 +104,11 @@ impl MachineMsg {
             Self::Stop(..) => "Stop",
             Self::Find(..) => "Find",
             Self::Tree(_) => "Tree",
+            Self::Configure(_) => "Configure",
+            Self::Slow { .. } => "Slow",
+            Self::PendingName { .. } => "PendingName",
             Self::Crash => "Crash",
+            Self::Hang => "Hang",
         }
     }
 }

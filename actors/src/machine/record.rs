@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::city::CityMsg;
 use crate::mailbox::{Addr, Timer};
-use crate::model::{CityInfo, CityStatus, StopSummary};
+use crate::model::{CityInfo, CityName, CityStatus, StopSummary};
 use crate::ports::{CityEntry, Fence, Opened, SessionError, Sessions, Stopped};
 
 /// A city that ran this long has its crashes forgotten.
@@ -36,6 +36,16 @@ pub(super) struct Record {
     /// Killed because it stood still; its end is still to be seen.
     pub(super) stalled: bool,
     pub(super) summary: Option<StopSummary>,
+    /// Rings when this start has taken so long that others may begin.
+    pub(super) patience: Option<Timer>,
+    /// It takes long to start and no longer keeps others waiting.
+    pub(super) slow: bool,
+    /// Rings when the config that kept it from starting may have been mended.
+    pub(super) mended: Option<Timer>,
+    /// The entry it starts again under, once it has stopped.
+    pub(super) renamed: Option<CityEntry>,
+    /// The name its config asks for.
+    pub(super) pending_name: Option<CityName>,
 }
 
 impl Record {
@@ -56,6 +66,11 @@ impl Record {
             stall: None,
             stalled: false,
             summary: None,
+            patience: None,
+            slow: false,
+            mended: None,
+            renamed: None,
+            pending_name: None,
         }
     }
 
@@ -65,12 +80,17 @@ impl Record {
             .is_some_and(|city| city.actor().get_id() == id)
     }
 
-    /// Takes one of the few start slots.
+    /// On its way up.
     pub(super) fn is_starting(&self) -> bool {
         matches!(
             self.status,
             CityStatus::LoadingConfig | CityStatus::AdoptingSessions | CityStatus::StartingAgents
         )
+    }
+
+    /// Takes one of the few start slots.
+    pub(super) fn takes_slot(&self) -> bool {
+        self.is_starting() && !self.slow
     }
 
     /// A step forward, as reported by the city itself.
@@ -119,12 +139,17 @@ impl Record {
             name: self.entry.name.clone(),
             path: self.entry.path.clone(),
             running: self.status == CityStatus::Running,
-            status: self.status,
+            // Not the end of a city that is about to return under another name.
+            status: match &self.renamed {
+                Some(_) if self.status == CityStatus::Stopped => CityStatus::Stopping,
+                _ => self.status,
+            },
             error: self.error.clone(),
             phases_completed: self.phases.clone(),
             restart_count: (self.crashes > 0).then_some(self.crashes),
             next_retry_at: self.retry.as_ref().map(|(at, _)| *at),
             stopped: self.summary.clone(),
+            pending_name: self.pending_name.clone(),
         }
     }
 }

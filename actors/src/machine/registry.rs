@@ -95,6 +95,9 @@ impl MachineState {
             .entry(path.clone())
             .or_insert_with(|| Record::new(entry.clone()));
         record.wanted = true;
+        if record.entry.name != entry.name {
+            return self.rename(entry, outcome);
+        }
         match record.status {
             CityStatus::Pending => outcome.started.push(path),
             CityStatus::Stopped => {
@@ -122,7 +125,7 @@ impl MachineState {
         let busy = self
             .cities
             .values()
-            .filter(|record| record.is_starting())
+            .filter(|record| record.takes_slot())
             .count();
         let free = self
             .args
@@ -148,7 +151,12 @@ impl MachineState {
         };
         record.status = CityStatus::LoadingConfig;
         record.error = None;
+        record.mended = None;
         record.attempt += 1;
+        self.allow_time(path);
+        let Some(record) = self.cities.get_mut(path) else {
+            return;
+        };
         let (path, attempt, entry) = (path.clone(), record.attempt, record.entry.clone());
         let kept = record.opened.clone();
         tokio::spawn(async move {

@@ -126,6 +126,7 @@ impl MachineState {
             stopping.summary.interrupted += summary.interrupted;
             stopping.summary.killed.extend(summary.killed);
         }
+        self.come_back_renamed(path);
         self.finish_if_done();
     }
 
@@ -147,7 +148,7 @@ impl MachineState {
             let status = self.cities.get(&path).map(|record| record.status);
             match status {
                 Some(CityStatus::Stopped) => {}
-                Some(CityStatus::LoadingConfig) => {} // dropped when the open returns
+                Some(CityStatus::LoadingConfig) => self.give_up_opening(&path),
                 Some(CityStatus::Stopping) if !again => {}
                 _ => self.stop_city(&path, mode),
             }

@@ -295,6 +295,9 @@ pub struct CityInfo {
     /// What its stop did, once it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<StopSummary>,
+    /// The name its config asks for, which a restart will give it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_name: Option<CityName>,
 }
 
 /// The machine as it sees itself.

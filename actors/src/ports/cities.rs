@@ -16,6 +16,12 @@ pub trait Cities: Send + Sync + 'static {
 
     /// Takes the city's lock, loads its config and builds its ports.
     fn open(&self, entry: CityEntry) -> PortFuture<'_, Opened, OpenError>;
+
+    /// Changes when the config of a city that failed to open may have changed since that attempt;
+    /// `None` where nobody can tell.
+    fn mended(&self, _: &CityEntry) -> Option<watch::Receiver<u64>> {
+        None
+    }
 }
 
 /// The registry's content, in file order.

@@ -35,7 +35,12 @@ impl Entry {
 
 /// `workspace.name` of the city at `path`; a config that cannot be read names nothing.
 fn declared_name(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path.join("city.toml")).ok()?;
+    let file = path.join("city.toml");
+    // Reading a FIFO would take for ever, and with it the whole registry.
+    if !fs::metadata(&file).is_ok_and(|meta| meta.is_file()) {
+        return None;
+    }
+    let text = fs::read_to_string(file).ok()?;
     let config: toml::Table = text.parse().ok()?;
     let name = config.get("workspace")?.get("name")?.as_str()?;
     (!name.is_empty()).then(|| name.to_owned())

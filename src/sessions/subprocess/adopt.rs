@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use chrono::{DateTime, Utc};
 use gascity_actors::model::{AgentName, RunToken, SessionName};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::note::{Files, NoteFile};
 use crate::sessions::proc::{self, Environ};
@@ -119,6 +119,9 @@ pub(super) fn all(files: &Files) -> io::Result<Vec<(SessionName, Found)>> {
     let mut found: BTreeMap<SessionName, (Found, bool)> = BTreeMap::new();
     for name in files.noted()? {
         let seen = examine(files, &name)?;
+        if let Found::Dead(note) = &seen.0 {
+            bury(note);
+        }
         found.insert(name, seen);
     }
     for candidate in candidates(files)? {
@@ -133,6 +136,25 @@ pub(super) fn all(files: &Files) -> io::Result<Vec<(SessionName, Found)>> {
         .into_iter()
         .map(|(name, (seen, _))| (name, seen))
         .collect())
+}
+
+/// Reaps a run that ended while this process became another program, and so was its child all
+/// along. Only before anything is watched: a watched run is reaped by its watch.
+fn bury(note: &NoteFile) {
+    let ours = |stat: &proc::Stat| {
+        stat.dead && stat.start == note.start && u32::try_from(stat.ppid) == Ok(std::process::id())
+    };
+    if proc::stat(note.pid)
+        .ok()
+        .flatten()
+        .is_some_and(|stat| ours(&stat))
+        && let Some(pid) = Pid::from_raw(note.pid)
+    {
+        let _ = waitid(
+            WaitId::Pid(pid),
+            WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+        );
+    }
 }
 
 /// A process that looks like the leader of a run.
