@@ -18,6 +18,7 @@ pub mod inherited;
 pub mod lock;
 pub mod registry;
 pub mod server;
+pub mod service;
 pub mod wire;
 
 pub(crate) mod files;

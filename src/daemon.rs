@@ -27,10 +27,11 @@ use self::settings::Settings;
 use self::wait::{End, Signals, wait};
 use crate::City;
 use crate::cli::{CliError, CliResult, Code, Output, count};
+use crate::control::client::{Client, Patience};
 use crate::control::daemon::Detached;
 use crate::control::handoff::Handoff;
 use crate::control::home::{Addr, CityDir, Home};
-use crate::control::lock::{LockError, SupervisorLock};
+use crate::control::lock::{self, LockError, SupervisorLock};
 use crate::control::registry::RegistryWatch;
 use crate::control::server::{ControlSocket, Limits, Serving};
 use crate::host::{Opener, RegisteredCities, open_journal};
@@ -64,6 +65,8 @@ const FORCED: u8 = 130;
 const TERMINATED: u8 = 143;
 /// Exit code when the root supervisor itself failed.
 const INTERNAL: u8 = 70;
+/// How long a killed process may take to let go of its locks.
+const DYING_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs the machine-wide supervisor until it is told to stop; returns the exit code.
 ///
@@ -114,7 +117,7 @@ struct Supervisor {
 impl Supervisor {
     fn prepare(home: &Home, begin: Begin, on_sigterm: Option<OnSigterm>) -> CliResult<Self> {
         home.create()?;
-        let lock = SupervisorLock::acquire(home).map_err(held)?;
+        let lock = acquire(home).map_err(held)?;
         let settings = Settings::load(&home.config()).map_err(|error| {
             let failure = CliError::new(Code::Config, error.to_string());
             failure.hint(format!("mend {}, then again", home.config().display()))
@@ -319,6 +322,21 @@ async fn serve_one(root: &Path, home: &Home, out: Output) -> CliResult<u8> {
     match end {
         End::Exit(exit) => Ok(exit),
         End::Upgrade(_) => Ok(INTERNAL), // a standalone city refuses upgrades
+    }
+}
+
+/// Takes the locks. A process that was just killed may hold them for a moment longer, but it no
+/// longer answers.
+fn acquire(home: &Home) -> Result<SupervisorLock, LockError> {
+    let answers = || Client::word(&home.client_sockets(), "ping", Patience::default()).is_ok();
+    match SupervisorLock::acquire(home) {
+        Err(LockError::Held { .. }) if !answers() => {
+            for path in [home.runtime_lock(), home.home_lock()] {
+                let _ = lock::wait_free(&path, DYING_LIMIT); // the next attempt tells
+            }
+            SupervisorLock::acquire(home)
+        }
+        other => other,
     }
 }
 

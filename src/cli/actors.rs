@@ -38,7 +38,10 @@ enum ActorsCommand {
     Tree(TreeArgs),
     /// Make an actor panic, to see it come back
     #[command(hide = true)]
-    Crash(CrashArgs),
+    Crash(DrillArgs),
+    /// Have an actor handle nothing any more, to see who notices
+    #[command(hide = true)]
+    Hang(DrillArgs),
 }
 
 #[derive(Debug, Args)]
@@ -66,7 +69,7 @@ struct TreeArgs {
 }
 
 #[derive(Debug, Args)]
-struct CrashArgs {
+struct DrillArgs {
     /// The actor's path, as in the tree's JSON form
     path: String,
 }
@@ -79,7 +82,8 @@ impl ActorsArgs {
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
         match &self.command {
             ActorsCommand::Tree(args) => args.run(context),
-            ActorsCommand::Crash(args) => args.run(context),
+            ActorsCommand::Crash(args) => args.run(context, "actors.crash", "crashed"),
+            ActorsCommand::Hang(args) => args.run(context, "actors.hang", "hanging:"),
         }
     }
 }
@@ -188,14 +192,14 @@ fn cut(node: &mut Node, depth: usize) {
     }
 }
 
-impl CrashArgs {
-    fn run(&self, context: &Context) -> CliResult<u8> {
+impl DrillArgs {
+    fn run(&self, context: &Context, op: &str, done: &str) -> CliResult<u8> {
         let mut client = controller(context)?;
-        let answer = client.call("actors.crash", json!({"path": self.path}))?;
+        let answer = client.call(op, json!({"path": self.path}))?;
         if context.out.json {
             context.out.document(&answer)?;
         }
-        (context.out).report(Mark::Done, format!("crashed {}", self.path))?;
+        (context.out).report(Mark::Done, format!("{done} {}", self.path))?;
         Ok(0)
     }
 }

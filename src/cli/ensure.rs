@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::error::{CliError, CliResult, Code};
+use super::supervisor::start_installed;
 use crate::control::client::Client;
 use crate::control::daemon::{DaemonError, READY_LIMIT, spawn_detached};
 use crate::control::home::Home;
@@ -32,7 +33,7 @@ pub(super) fn ensure(context: &Context) -> CliResult<Ensured> {
     }
     let home = context.home()?;
     home.create()?;
-    let started = match start(&home) {
+    let started = match start_any(&home) {
         Ok(_) => true,
         // Lost a race: two starts at once, one supervisor.
         Err(_) if is_held(&home) => false,
@@ -52,6 +53,17 @@ pub(super) fn ensure(context: &Context) -> CliResult<Ensured> {
         // Whoever took the lock tells its readiness to its own parent, not to us.
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Starts the installed service, or else a detached process.
+fn start_any(home: &Home) -> Result<(), DaemonError> {
+    match start_installed(home) {
+        Some(Ok(())) => return Ok(()),
+        // A service that does not start is no reason to go without a supervisor.
+        Some(Err(error)) => tracing::warn!(%error, "the installed service does not start"),
+        None => {}
+    }
+    start(home).map(drop)
 }
 
 /// Starts a detached supervisor on `home`; returns its process id.

@@ -1,5 +1,9 @@
 //! `gc supervisor`: the process that hosts the cities.
 
+mod logs;
+mod service;
+mod upgrade;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -19,6 +23,7 @@ use crate::control::client::ClientError;
 use crate::control::inherited::leave_session;
 use crate::control::lock;
 use crate::daemon::{self, Begin, OnSigterm};
+pub(super) use service::start_installed;
 
 /// Arguments of `gc supervisor`.
 #[derive(Debug, Args)]
@@ -50,6 +55,15 @@ enum SupervisorCommand {
     /// Follow the registry now
     #[command(after_help = "Examples:\n  gc supervisor reload")]
     Reload,
+    /// Show the supervisor's own log
+    Logs(logs::LogsArgs),
+    /// Change the program of the running supervisor, agents untouched
+    Upgrade(upgrade::UpgradeArgs),
+    /// Have the system run the supervisor as a service of yours
+    Install(service::InstallArgs),
+    /// Take that service out again
+    #[command(after_help = "Examples:\n  gc supervisor uninstall")]
+    Uninstall,
 }
 
 #[derive(Debug, Args)]
@@ -106,6 +120,10 @@ impl SupervisorArgs {
             SupervisorCommand::Stop(args) => stop(context, args),
             SupervisorCommand::Status => status(context),
             SupervisorCommand::Reload => reload(context),
+            SupervisorCommand::Logs(args) => args.run(context),
+            SupervisorCommand::Upgrade(args) => args.run(context),
+            SupervisorCommand::Install(args) => args.run(context),
+            SupervisorCommand::Uninstall => service::uninstall(context),
         }
     }
 }
@@ -157,6 +175,7 @@ fn stop(context: &Context, args: &StopArgs) -> CliResult<u8> {
             return Err(CliError::new(Code::Timeout, message).hint(hint));
         }
     }
+    service::stop_installed(&home);
     let took = progress.elapsed();
     if context.out.json {
         context.out.document(&json!({

@@ -2,7 +2,36 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Local, NaiveTime, TimeZone, Utc};
+
+use crate::config::duration;
 pub(super) use crate::glob::fits_text as fits;
+
+/// A time: RFC 3339, `HH:MM` of today here, how long ago (`5m`), or in how long (`+2h`).
+pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, String> {
+    moment_at(text, Local::now())
+}
+
+fn moment_at<Z: TimeZone>(text: &str, now: DateTime<Z>) -> Result<DateTime<Utc>, String> {
+    if let Ok(at) = DateTime::parse_from_rfc3339(text) {
+        return Ok(at.to_utc());
+    }
+    if let Ok(time) = NaiveTime::parse_from_str(text, "%H:%M") {
+        let at = now.with_time(time).earliest();
+        return at
+            .map(|at| at.to_utc())
+            .ok_or_else(|| format!("{text} does not exist today"));
+    }
+    let (later, span) = match text.strip_prefix('+') {
+        Some(span) => (true, span),
+        None => (false, text),
+    };
+    let span = duration::parse(span)
+        .map_err(|_| "expected a time (2026-03-18T10:00:00Z, 14:30) or a span (5m, 1h30m)")?;
+    let span = chrono::TimeDelta::from_std(span).map_err(|error| error.to_string())?;
+    let now = now.to_utc();
+    Ok(if later { now + span } else { now - span })
+}
 
 /// What to write after a name that does not exist: the nearest one, else some that do.
 #[must_use]
@@ -87,6 +116,21 @@ mod tests {
             vec!["bcd".into(), String::new()],
         ];
         assert_eq!(table(&["N", "V"], &rows), "N    V\na    long\nbcd");
+    }
+
+    #[test]
+    fn moments_are_times_or_spans() {
+        let now = DateTime::parse_from_rfc3339("2026-03-18T10:00:00+02:00").unwrap();
+        for (text, expected) in [
+            ("2026-03-17T10:00:00Z", "2026-03-17T10:00:00Z"),
+            ("09:15", "2026-03-18T07:15:00Z"),
+            ("1h30m", "2026-03-18T06:30:00Z"),
+            ("+2h", "2026-03-18T10:00:00Z"),
+        ] {
+            let found = moment_at(text, now).unwrap();
+            assert_eq!(found, expected.parse::<DateTime<Utc>>().unwrap(), "{text}");
+        }
+        assert!(moment_at("soon", now).is_err());
     }
 
     #[test]

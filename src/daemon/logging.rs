@@ -27,7 +27,8 @@ impl Log {
     /// Logs to `file`, and to stderr in the foreground. `GC_LOG` filters; else `level` counts.
     pub(super) fn start(file: &Path, foreground: bool, level: &str) -> CliResult<Self> {
         let file = Arc::new(LogFile::open(file)?);
-        let first = EnvFilter::try_from_env("GC_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+        let first =
+            EnvFilter::try_from_env("GC_LOG").unwrap_or_else(|_| EnvFilter::new(own(level)));
         let (filter, handle) = reload::Layer::new(first);
         let json = Arc::new(AtomicBool::new(false));
         let (in_text, in_json) = (json.clone(), json.clone());
@@ -67,7 +68,7 @@ impl Log {
     /// # Errors
     /// If it is no level.
     pub(super) fn level(&self, level: &str) -> Result<(), String> {
-        let filter = EnvFilter::try_new(level).map_err(|error| error.to_string())?;
+        let filter = EnvFilter::try_new(own(level)).map_err(|error| error.to_string())?;
         self.filter
             .reload(filter)
             .map_err(|error| error.to_string())
@@ -92,4 +93,9 @@ impl Log {
     pub(super) fn trouble(&self) -> Option<String> {
         self.file.trouble()
     }
+}
+
+/// The actor framework names its actors by number on every line, which says nothing to anybody.
+fn own(level: &str) -> String {
+    format!("{level},ractor=warn")
 }

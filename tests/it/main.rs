@@ -16,6 +16,8 @@ mod isolation;
 mod json;
 mod library;
 mod lifecycle;
+mod registry;
+mod supervisor;
 mod tidy;
 mod util;
 mod version;

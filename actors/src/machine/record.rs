@@ -101,6 +101,9 @@ impl Record {
                 self.phases.push(passed);
             }
         }
+        if self.status != status {
+            tracing::info!(city = %self.entry.name, "city is {}", status.as_str());
+        }
         if status == CityStatus::Running {
             self.running_since = Some(now);
             self.init_failures = 0;
@@ -128,6 +131,7 @@ impl Record {
     }
 
     pub(super) fn retired(&mut self, summary: StopSummary) {
+        tracing::info!(city = %self.entry.name, interrupted = summary.interrupted, killed = summary.killed.len(), "city is stopped");
         self.status = CityStatus::Stopped;
         self.error = None;
         self.retry = None;

@@ -206,7 +206,8 @@ mod tests {
         let path = dir.path().join("x.log");
         let log = LogFile::rotating_at(&path, 20).unwrap();
         for n in 0..9 {
-            writeln!(&log, "line {n} is long enough").unwrap();
+            let line = format!("line {n} is long enough\n");
+            (&log).write_all(line.as_bytes()).unwrap();
         }
         let read = |path: &Path| fs::read_to_string(path).unwrap();
         assert_eq!(read(&path), "line 8 is long enough\n");
@@ -220,10 +221,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.log");
         let log = LogFile::open(&path).unwrap();
-        writeln!(&log, "one").unwrap();
+        (&log).write_all(b"one\n").unwrap();
         fs::rename(&path, dir.path().join("moved")).unwrap();
         log.reopen();
-        writeln!(&log, "two").unwrap();
+        (&log).write_all(b"two\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two\n");
     }
 
@@ -266,7 +267,7 @@ mod tests {
             println!("skipped: no /dev/full");
             return;
         };
-        writeln!(&log, "lost").unwrap();
+        (&log).write_all(b"lost\n").unwrap();
         let trouble = log.trouble().unwrap();
         assert!(trouble.starts_with("log: 1 lines lost"), "{trouble}");
     }
