@@ -8,6 +8,7 @@ mod follow;
 mod journal;
 mod line;
 mod log;
+mod rotation;
 #[cfg(test)]
 mod tests;
 
@@ -15,3 +16,4 @@ pub use append::append_one;
 pub use follow::Follower;
 pub use journal::FileJournal;
 pub use log::{Batch, EventLog};
+pub use rotation::Rotation;

@@ -10,7 +10,8 @@ use chrono::Utc;
 use gascity_actors::model::{Event, EventDraft};
 
 use super::line::encode;
-use super::log::{EventLog, Tail, tail};
+use super::log::{EventLog, Tail, first_seq, tail};
+use super::rotation::{Part, archive, rotate};
 
 /// How long an append waits for other processes.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -38,7 +39,7 @@ pub fn append_one(log: EventLog, draft: EventDraft) -> io::Result<Event> {
     let written = appender.append(vec![draft])?;
     appender.sync()?;
     let missing = || io::Error::other("the event was not written");
-    written.into_iter().next().ok_or_else(missing)
+    written.into_iter().next_back().ok_or_else(missing)
 }
 
 /// The file as it was last seen.
@@ -106,8 +107,13 @@ impl Appender {
         }
     }
 
-    fn append_locked(&mut self, drafts: Vec<EventDraft>) -> io::Result<Vec<Event>> {
+    fn append_locked(&mut self, mut drafts: Vec<EventDraft>) -> io::Result<Vec<Event>> {
         let mut open = self.current()?;
+        if open.size >= self.log.rotation().bytes {
+            let (fresh, note) = self.put_away(open)?;
+            open = fresh;
+            drafts.insert(0, note);
+        }
         let mut bytes = Vec::new();
         if self.tail.torn {
             bytes.push(b'\n');
@@ -129,6 +135,22 @@ impl Appender {
         Ok(events)
     }
 
+    /// Makes an archive of the file and begins another, whose first event tells of it.
+    fn put_away(&mut self, mut open: Open) -> io::Result<(Open, EventDraft)> {
+        if self.tail.torn {
+            open.file.write_all(b"\n")?;
+        }
+        let first = first_seq(&mut open.file)?.unwrap_or(self.tail.seq);
+        open.file.sync_data()?;
+        rotate(self.log.path(), self.log.rotation().keep)?;
+        let archive = format!("{}.1", self.log.path().display());
+        let note = EventDraft::new("events.rotated", "")
+            .with("archive", archive)
+            .with("first_seq", first)
+            .with("last_seq", self.tail.seq);
+        Ok((self.current()?, note))
+    }
+
     /// The file as it is now; its end is read only if somebody else changed it.
     fn current(&mut self) -> io::Result<Open> {
         let seen = fs::metadata(self.log.path()).ok();
@@ -146,7 +168,13 @@ impl Appender {
             .mode(0o600)
             .open(self.log.path())?;
         let meta = file.metadata()?;
-        let found = tail(&mut file)?;
+        let mut found = tail(&mut file)?;
+        // Whoever put the last one away may not have come to the first event of this one.
+        if found.seq == 0
+            && let Some(mut last) = Part::open(&archive(self.log.path(), 1))?
+        {
+            found.seq = tail(&mut last.file)?.seq;
+        }
         // Numbers go on, also in a file that somebody emptied.
         self.tail = Tail {
             seq: found.seq.max(self.tail.seq),

@@ -1,6 +1,7 @@
 //! Following an event log as it grows.
 
-use std::fs::{self, File};
+use std::collections::VecDeque;
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
 use super::log::{Batch, EventLog, offset_after};
+use super::rotation::{self, Id, Part};
 
 /// Most that is read at once. Far above the longest line.
 const CHUNK: u64 = 1 << 20;
@@ -23,7 +25,9 @@ const POLL: Duration = Duration::from_secs(1);
 pub struct Follower {
     log: EventLog,
     after: u64,
-    file: Option<(File, (u64, u64))>,
+    /// The file being read, and those to be read after it.
+    file: Option<Part>,
+    newer: VecDeque<Part>,
     offset: u64,
     skipped: u64,
     woken: Arc<Notify>,
@@ -38,14 +42,12 @@ impl Follower {
             log,
             after,
             file: None,
+            newer: VecDeque::new(),
             offset: 0,
             skipped: 0,
             woken,
         };
-        follower.open_if_there()?;
-        if let Some((file, _)) = &mut follower.file {
-            follower.offset = offset_after(file, after)?;
-        }
+        follower.open_next(None)?;
         Ok(follower)
     }
 
@@ -76,7 +78,7 @@ impl Follower {
     /// Events that are there now and were not yielded before.
     pub(super) fn poll_now(&mut self) -> io::Result<Vec<Event>> {
         loop {
-            if self.file.is_none() && !self.open_if_there()? {
+            if self.file.is_none() && !self.open_next(None)? {
                 return Ok(Vec::new());
             }
             let (lines, at_end) = self.read_lines()?;
@@ -98,12 +100,12 @@ impl Follower {
 
     /// Reads on up to the last complete line; also whether nothing complete is left.
     fn read_lines(&mut self) -> io::Result<(Vec<u8>, bool)> {
-        let Some((file, _)) = &mut self.file else {
+        let Some(part) = &mut self.file else {
             return Ok((Vec::new(), true));
         };
-        file.seek(SeekFrom::Start(self.offset))?;
+        part.file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = Vec::new();
-        file.take(CHUNK).read_to_end(&mut bytes)?;
+        (&part.file).take(CHUNK).read_to_end(&mut bytes)?;
         match bytes.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => bytes.truncate(end + 1),
             None if bytes.len() as u64 == CHUNK => {} // no event is that long
@@ -117,30 +119,42 @@ impl Follower {
     /// Once a file is read to its end: goes on with the one that took its place, or with its
     /// beginning if it was emptied.
     fn turn_over(&mut self) -> io::Result<bool> {
-        let Some((file, id)) = &self.file else {
+        let Some(part) = &self.file else {
             return Ok(false);
         };
-        let replaced = match fs::metadata(self.log.path()) {
-            Ok(meta) => (meta.dev(), meta.ino()) != *id,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error),
-        };
-        if replaced {
-            self.file = None;
-            self.offset = 0;
-        } else if file.metadata()?.len() < self.offset {
+        if part.file.metadata()?.len() < self.offset {
             self.offset = 0;
             return Ok(true);
         }
-        Ok(replaced)
+        let id = part.id;
+        let replaced = match fs::metadata(self.log.path()) {
+            Ok(meta) => (meta.dev(), meta.ino()) != id,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        if !replaced && self.newer.is_empty() {
+            return Ok(false);
+        }
+        // Its last lines may have come after they were looked for.
+        let (lines, at_end) = self.read_lines()?;
+        if !at_end {
+            self.offset -= lines.len() as u64;
+            return Ok(true);
+        }
+        self.open_next(Some(id))
     }
 
-    fn open_if_there(&mut self) -> io::Result<bool> {
-        if let Some(file) = self.log.open()? {
-            let meta = file.metadata()?;
-            self.file = Some((file, (meta.dev(), meta.ino())));
+    /// Goes on with the file after `since`, or with the oldest that matters.
+    fn open_next(&mut self, since: Option<Id>) -> io::Result<bool> {
+        if self.newer.is_empty() {
+            self.newer = rotation::parts(self.log.path(), since)?.into();
         }
-        Ok(self.file.is_some())
+        let Some(mut part) = self.newer.pop_front() else {
+            return Ok(false);
+        };
+        self.offset = offset_after(&mut part.file, self.after)?;
+        self.file = Some(part);
+        Ok(true)
     }
 }
 

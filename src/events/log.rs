@@ -8,6 +8,7 @@ use gascity_actors::model::Event;
 
 use super::follow::Follower;
 use super::line::{decode, decode_seq};
+use super::rotation::{self, Rotation};
 
 /// Ranges below this are read through, not bisected; also the first look at a file's end.
 const WINDOW: u64 = 64 << 10;
@@ -17,6 +18,7 @@ const WINDOW: u64 = 64 << 10;
 pub struct EventLog {
     dir: PathBuf,
     path: PathBuf,
+    rotation: Rotation,
 }
 
 /// Events that were read.
@@ -43,7 +45,23 @@ impl EventLog {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let dir = dir.into();
         let path = dir.join("events.jsonl");
-        Self { dir, path }
+        let rotation = Rotation::default();
+        Self {
+            dir,
+            path,
+            rotation,
+        }
+    }
+
+    /// Sets when whoever appends puts the file away.
+    #[must_use]
+    pub fn rotating(mut self, rotation: Rotation) -> Self {
+        self.rotation = rotation;
+        self
+    }
+
+    pub(super) fn rotation(&self) -> Rotation {
+        self.rotation
     }
 
     /// The directory it is in.
@@ -64,22 +82,22 @@ impl EventLog {
     /// If the file exists and cannot be read.
     pub fn read_after(&self, after: u64, limit: usize) -> io::Result<Batch> {
         let mut batch = Batch::default();
-        let Some(mut file) = self.open()? else {
-            return Ok(batch);
-        };
-        let begin = offset_after(&mut file, after)?;
-        file.seek(SeekFrom::Start(begin))?;
-        let mut lines = BufReader::new(file);
-        let mut line = Vec::new();
-        while batch.events.len() < limit {
-            line.clear();
-            lines.read_until(b'\n', &mut line)?;
-            if !line.ends_with(b"\n") {
-                break; // the end, or a line still being written
-            }
-            batch.take(&line);
-            if batch.events.last().is_some_and(|event| event.seq <= after) {
-                batch.events.pop();
+        for part in rotation::parts(&self.path, None)? {
+            let mut file = part.file;
+            let begin = offset_after(&mut file, after)?;
+            file.seek(SeekFrom::Start(begin))?;
+            let mut lines = BufReader::new(file);
+            let mut line = Vec::new();
+            while batch.events.len() < limit {
+                line.clear();
+                lines.read_until(b'\n', &mut line)?;
+                if !line.ends_with(b"\n") {
+                    break; // the end, or a line still being written
+                }
+                batch.take(&line);
+                if batch.events.last().is_some_and(|event| event.seq <= after) {
+                    batch.events.pop();
+                }
             }
         }
         Ok(batch)
@@ -90,25 +108,18 @@ impl EventLog {
     /// # Errors
     /// If the file exists and cannot be read.
     pub fn last(&self, count: usize) -> io::Result<Batch> {
-        let Some(mut file) = self.open()? else {
-            return Ok(Batch::default());
-        };
-        let mut window = WINDOW;
-        loop {
-            let (bytes, whole) = end_of(&mut file, window)?;
-            let mut batch = Batch::default();
-            let complete = bytes.iter().rposition(|byte| *byte == b'\n');
-            let lines = complete.map_or(&[][..], |end| &bytes[..end]);
-            lines
-                .split(|byte| *byte == b'\n')
-                .for_each(|line| batch.take(line));
-            if whole || batch.events.len() >= count {
-                let surplus = batch.events.len().saturating_sub(count);
-                batch.events.drain(..surplus);
-                return Ok(batch);
+        let mut batch = Batch::default();
+        for mut part in rotation::parts(&self.path, None)?.into_iter().rev() {
+            let missing = count - batch.events.len();
+            if missing == 0 {
+                break;
             }
-            window *= 4;
+            let mut older = last_of(&mut part.file, missing)?;
+            older.events.append(&mut batch.events);
+            older.skipped += batch.skipped;
+            batch = older;
         }
+        Ok(batch)
     }
 
     /// The number of the newest event, 0 if there is none.
@@ -126,12 +137,40 @@ impl EventLog {
     pub fn follow(&self, after: u64) -> io::Result<Follower> {
         Follower::new(self.clone(), after)
     }
+}
 
-    pub(super) fn open(&self) -> io::Result<Option<File>> {
-        match File::open(&self.path) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+/// The newest `count` events of one file, oldest first.
+fn last_of(file: &mut File, count: usize) -> io::Result<Batch> {
+    let mut window = WINDOW;
+    loop {
+        let (bytes, whole) = end_of(file, window)?;
+        let mut batch = Batch::default();
+        let complete = bytes.iter().rposition(|byte| *byte == b'\n');
+        let lines = complete.map_or(&[][..], |end| &bytes[..end]);
+        lines
+            .split(|byte| *byte == b'\n')
+            .for_each(|line| batch.take(line));
+        if whole || batch.events.len() >= count {
+            let surplus = batch.events.len().saturating_sub(count);
+            batch.events.drain(..surplus);
+            return Ok(batch);
+        }
+        window *= 4;
+    }
+}
+
+/// The number of the first event of a file.
+pub(super) fn first_seq(file: &mut File) -> io::Result<Option<u64>> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut lines = BufReader::new(file);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            return Ok(None);
+        }
+        if let Some(seq) = decode_seq(&line) {
+            return Ok(Some(seq));
         }
     }
 }

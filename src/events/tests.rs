@@ -316,3 +316,76 @@ fn a_writer_killed_at_any_moment_leaves_a_usable_log() {
         5
     );
 }
+
+/// A log that is put away after every few events.
+fn small(dir: &TempDir, keep: u32) -> EventLog {
+    EventLog::new(dir.path()).rotating(Rotation { bytes: 300, keep })
+}
+
+#[tokio::test]
+async fn a_full_log_is_put_away_and_numbers_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = small(&dir, 3);
+    for n in 1..=60 {
+        append_one(log.clone(), draft(&format!("e{n}"))).unwrap();
+    }
+    let kept = log.read_after(0, 1000).unwrap().events;
+    let first = kept[0].seq;
+    assert!(first > 1, "the oldest archive was dropped");
+    let last = log.last_seq().unwrap();
+    assert_eq!(
+        seqs(&kept),
+        (first..=last).collect::<Vec<_>>(),
+        "no gap, no repeat"
+    );
+    assert!(dir.path().join("events.jsonl.3").exists());
+    assert!(!dir.path().join("events.jsonl.4").exists());
+    let current = fs::read_to_string(dir.path().join("events.jsonl")).unwrap();
+    let note: Event = serde_json::from_str(current.lines().next().unwrap()).unwrap();
+    assert_eq!(note.kind, "events.rotated");
+    assert_eq!(note.payload["last_seq"], note.seq - 1);
+    assert!(note.payload["first_seq"].as_u64().unwrap() < note.seq);
+    // Reads span archives, from any place on and from the end.
+    let after = first + 3;
+    let rest = log.read_after(after, 1000).unwrap().events;
+    assert_eq!(seqs(&rest), (after + 1..=last).collect::<Vec<_>>());
+    let newest = log.last(10).unwrap().events;
+    assert_eq!(seqs(&newest), (last - 9..=last).collect::<Vec<_>>());
+    assert_eq!(log.read_after(0, 5).unwrap().events.len(), 5);
+}
+
+#[test]
+fn numbers_go_on_also_if_whoever_put_the_log_away_was_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = small(&dir, 3);
+    append_one(log.clone(), draft("a")).unwrap();
+    fs::rename(log.path(), dir.path().join("events.jsonl.1")).unwrap();
+    assert_eq!(append_one(log.clone(), draft("b")).unwrap().seq, 2);
+    assert_eq!(seqs(&log.read_after(0, 9).unwrap().events), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_follower_misses_and_repeats_nothing_across_many_rotations() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = small(&dir, 50);
+    for _ in 0..20 {
+        append_one(log.clone(), draft("before")).unwrap();
+    }
+    let mut follower = log.follow(5).unwrap();
+    let mut seen = seqs(&follower.poll_now().unwrap());
+    for round in 0..20 {
+        // Several rotations between two looks.
+        for _ in 0..round {
+            append_one(log.clone(), draft("after")).unwrap();
+        }
+        loop {
+            let events = follower.poll_now().unwrap();
+            if events.is_empty() {
+                break;
+            }
+            seen.extend(seqs(&events));
+        }
+    }
+    let last = log.last_seq().unwrap();
+    assert_eq!(seen, (6..=last).collect::<Vec<_>>());
+}

@@ -1,9 +1,13 @@
 //! `gc events`: the log as commands show it.
 
-use std::io::{BufRead as _, BufReader};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::process::Stdio;
 use std::sync::mpsc;
 
+use gascity::events::{EventLog, FileJournal};
+use gascity::model::EventDraft;
+use gascity::ports::Journal as _;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -107,4 +111,56 @@ fn following_misses_and_repeats_nothing_across_a_killed_supervisor() {
     kill(i32::try_from(follower.id()).unwrap(), Signal::KILL);
     follower.wait().unwrap();
     assert!(seen.try_recv().is_err(), "more than the log holds");
+}
+
+// C17
+#[test]
+fn following_misses_and_repeats_nothing_across_ten_thousand_events_a_restart_and_a_rotation() {
+    const MANY: usize = 10_000;
+    let place = Place::new();
+    let city = place.city("town", QUIET);
+    fs::create_dir_all(city.join(".gc")).unwrap();
+    // Full to the brim: the next event puts it away.
+    let log = city.join(".gc/events.jsonl");
+    let mut file = fs::File::create(&log).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.seek(SeekFrom::End(0)).unwrap();
+    let line = r#"{"seq":41,"type":"old","ts":"2026-03-18T10:00:00.000Z","actor":"gc"}"#;
+    writeln!(file, "\n{line}").unwrap();
+    drop(file);
+    let mut follow = place.command(&city, &["events", "-f", "--json", "--after", "40"]);
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let mut next = || -> Value {
+        let line = lines.next().unwrap().unwrap();
+        serde_json::from_str(&line).unwrap()
+    };
+    assert_eq!(next()["seq"], 41);
+    place.gc(&city, &["start"]).ok();
+    // Two writers, and the supervisor comes and goes.
+    let emit = |count: usize| {
+        let log = EventLog::new(city.join(".gc"));
+        let journal = FileJournal::open(log).unwrap();
+        for n in 0..count {
+            journal.append(EventDraft::new("test.many", &n.to_string()));
+        }
+    };
+    emit(MANY / 2);
+    kill(place.supervisor_pid(), Signal::KILL);
+    place.gc(&city, &["start"]).ok();
+    emit(MANY / 2);
+    place.gc(&city, &["stop"]).ok();
+    let head = place.gc(&city, &["events", "--seq", "--json"]).ok().json();
+    let head = head["seq"].as_u64().unwrap();
+    let (mut many, mut rotated) = (0, 0);
+    for seq in 42..=head {
+        let event = next();
+        assert_eq!(event["seq"], seq, "{event}");
+        many += usize::from(event["type"] == "test.many");
+        rotated += usize::from(event["type"] == "events.rotated");
+    }
+    assert_eq!((many, rotated), (MANY, 1));
+    assert!(city.join(".gc/events.jsonl.1").exists());
+    follow.kill().unwrap();
+    follow.wait().unwrap();
 }
