@@ -1,6 +1,7 @@
 //! Where agents run: the adapters of the port [`Sessions`](crate::ports::Sessions).
 //!
-//! [`Subprocess`] runs plain child processes that outlive the supervisor. [`Fake`] runs nothing
+//! [`Subprocess`] runs plain child processes that outlive the supervisor, [`Tmux`] does so in
+//! sessions of a tmux server, with screens to look at and to type on. [`Fake`] runs nothing
 //! and [`Fail`] never works: for trying out configs and for tests.
 
 pub(crate) mod choose;
@@ -17,6 +18,8 @@ pub(crate) mod router;
 mod subprocess;
 #[cfg(target_os = "linux")]
 pub(crate) mod sys;
+#[cfg(target_os = "linux")]
+mod tmux;
 
 use std::path::{Path, PathBuf};
 
@@ -30,6 +33,8 @@ pub(crate) use output::{clean, tail};
 pub(crate) use subprocess::metadata;
 #[cfg(target_os = "linux")]
 pub use subprocess::{Subprocess, SubprocessConfig};
+#[cfg(target_os = "linux")]
+pub use tmux::{Tmux, TmuxConfig};
 
 /// Where the output of a session is kept, whatever became of its runs.
 pub(crate) fn log_file(root: &Path, session: &SessionName) -> PathBuf {

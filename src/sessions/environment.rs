@@ -65,6 +65,11 @@ impl Runner {
         Self { all, inherited }
     }
 
+    /// What agents inherit.
+    pub(crate) fn inherited(&self) -> &Environment {
+        &self.inherited
+    }
+
     /// Inherited variables, then `configured` ones (expanded), then `injected` ones, which
     /// nothing overrides. `bin` is put in front of `PATH`.
     pub(crate) fn environment(

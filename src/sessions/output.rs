@@ -61,7 +61,8 @@ fn whole_lines(bytes: &[u8]) -> &[u8] {
     }
 }
 
-fn last_lines(text: &str, lines: u32) -> String {
+/// The last lines of a text, all for 0, without blank ones at the end.
+pub(super) fn last_lines(text: &str, lines: u32) -> String {
     let text = text.trim_end();
     let all: Vec<&str> = text.lines().collect();
     let keep = match lines {

@@ -40,6 +40,7 @@ use adopt::Found;
 pub(crate) use note::metadata;
 use note::{Files, NoteFile};
 use run::{Run, Watched};
+pub(super) use spawn::{agent_failure, look_up, provider_failure, work_dir};
 
 use super::environment::{DEFAULT_PASSTHROUGH, Runner};
 use super::processes::census::Census;

@@ -98,6 +98,12 @@ pub trait Sessions: Send + Sync + 'static {
         Box::pin(async { Err(SessionError::Unsupported("attach")) })
     }
 
+    /// The city ends, or goes to another provider, and no session of it is left: lets go of
+    /// whatever was kept for them.
+    fn retire(&self) -> PortFuture<'_, (), SessionError> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Exits and other events from now on. Exactly one exit per token, never lost.
     fn subscribe(&self) -> SessionEvents;
 

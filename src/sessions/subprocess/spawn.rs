@@ -14,7 +14,10 @@ use rustix::io::Errno;
 use crate::sessions::environment::Environment;
 
 /// A failed start that the agent is to blame for.
-pub(super) fn agent_failure(stage: &'static str, detail: impl Into<String>) -> StartFailure {
+pub(in crate::sessions) fn agent_failure(
+    stage: &'static str,
+    detail: impl Into<String>,
+) -> StartFailure {
     StartFailure {
         stage,
         class: FailureClass::Agent,
@@ -23,7 +26,10 @@ pub(super) fn agent_failure(stage: &'static str, detail: impl Into<String>) -> S
 }
 
 /// A failed start that the provider is to blame for.
-pub(super) fn provider_failure(stage: &'static str, detail: impl Into<String>) -> StartFailure {
+pub(in crate::sessions) fn provider_failure(
+    stage: &'static str,
+    detail: impl Into<String>,
+) -> StartFailure {
     StartFailure {
         class: FailureClass::Provider,
         ..agent_failure(stage, detail)
@@ -32,7 +38,7 @@ pub(super) fn provider_failure(stage: &'static str, detail: impl Into<String>) -
 
 /// Resolves a working directory. A missing one is created inside the city, and an error
 /// anywhere else.
-pub(super) fn work_dir(root: &Path, wanted: &Path) -> Result<PathBuf, StartFailure> {
+pub(in crate::sessions) fn work_dir(root: &Path, wanted: &Path) -> Result<PathBuf, StartFailure> {
     let fail =
         |error: io::Error| agent_failure("work_dir", format!("{}: {error}", wanted.display()));
     match wanted.canonicalize() {
@@ -124,7 +130,11 @@ fn blame(error: &io::Error) -> FailureClass {
 }
 
 /// The absolute path of a program, searched for as the agent itself would.
-fn look_up(program: &str, dir: &Path, env: &Environment) -> Result<PathBuf, StartFailure> {
+pub(in crate::sessions) fn look_up(
+    program: &str,
+    dir: &Path,
+    env: &Environment,
+) -> Result<PathBuf, StartFailure> {
     if program.is_empty() {
         return Err(agent_failure("spawn", "the command is empty"));
     }

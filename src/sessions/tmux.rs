@@ -1,0 +1,705 @@
+//! The provider `tmux`: agents in sessions of a tmux server that belongs to the city.
+//!
+//! All talk goes over one connection in control mode, so that no question costs a process. The
+//! end of a run comes from the kernel, through a pidfd on the leader of its pane; tmux is then
+//! asked whether it still lives, because the death of the server itself ends all panes. Sessions
+//! outlive the supervisor: the next one finds them by their marks.
+
+mod line;
+mod link;
+mod listing;
+mod nudge;
+mod parser;
+mod run;
+mod server;
+mod start;
+#[cfg(test)]
+mod tests;
+mod version;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use gascity_actors::model::{RunToken, SessionName, StartFailure};
+use gascity_actors::ports::{
+    AttachPlan, Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError,
+    SessionEvents, Sessions, StartSpec, Started, Stopped,
+};
+use tokio::time::{sleep, timeout};
+
+use line::{Line, encode};
+use link::Lost;
+use run::{Run, Watched};
+use server::{ConnectError, Connector, KEEPER, Server};
+use version::Version;
+
+use super::environment::Runner;
+use super::output;
+use super::processes::census::Census;
+use super::processes::{Led as _, Mark, Subscribers, lock, programs, sweep};
+use super::subprocess::SubprocessConfig;
+
+/// When a lost connection is made anew.
+const RETRIES: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+];
+
+/// How long the report of an end may take once every process is gone.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+/// No more of a screen is given.
+const PEEK_LIMIT: usize = 1 << 20;
+
+/// The largest value of metadata.
+const NOTE_LIMIT: usize = 64 << 10;
+
+/// Settings of [`Tmux`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TmuxConfig {
+    /// What every provider needs to know of the city.
+    pub city: SubprocessConfig,
+    /// The program, as an absolute path.
+    pub program: PathBuf,
+    /// Name of the server's socket; `None`: as the city.
+    pub socket: Option<String>,
+    /// `user` (the user's own), `none`, or a file.
+    pub tmux_config: String,
+    /// Lines of output kept above each screen.
+    pub history_lines: u32,
+    /// Where sockets are; `None`: where tmux puts them (`TMUX_TMPDIR`).
+    pub socket_dir: Option<PathBuf>,
+}
+
+impl TmuxConfig {
+    /// Settings with everything optional at its default.
+    #[must_use]
+    pub fn new(city: SubprocessConfig, program: PathBuf) -> Self {
+        Self {
+            city,
+            program,
+            socket: None,
+            tmux_config: "user".to_owned(),
+            history_lines: 10_000,
+            socket_dir: None,
+        }
+    }
+}
+
+/// The provider `tmux`.
+///
+/// Its calls need a tokio runtime with I/O and time enabled. A clone is the same provider;
+/// dropping the last one ends the connection, never a session.
+#[derive(Debug, Clone)]
+pub struct Tmux(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    me: Weak<Inner>,
+    config: TmuxConfig,
+    version: Version,
+    connector: Arc<Connector>,
+    runner: Runner,
+    mark: Mark,
+    census: Arc<Census>,
+    subscribers: Subscribers,
+    slots: Mutex<HashMap<SessionName, Arc<Slot>>>,
+    server: tokio::sync::Mutex<Option<Arc<Server>>>,
+}
+
+/// One session name.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Held by whoever changes the session.
+    gate: Arc<tokio::sync::Mutex<()>>,
+    held: Mutex<Option<Watched>>,
+    /// Held by whoever types into it.
+    typing: tokio::sync::Mutex<()>,
+}
+
+impl Slot {
+    fn run(&self) -> Option<Arc<Run>> {
+        lock(&self.held).as_ref().map(|watched| watched.run.clone())
+    }
+}
+
+fn backend(error: impl std::fmt::Display) -> SessionError {
+    SessionError::Backend(error.to_string())
+}
+
+fn lost(lost: Lost) -> SessionError {
+    match lost {
+        Lost::Silent => SessionError::Timeout,
+        Lost::Ended(_) => backend(lost),
+    }
+}
+
+/// Remembers where a city's server listens, for processes that do not know its name.
+#[derive(Debug)]
+struct TmuxFile(PathBuf);
+
+impl TmuxFile {
+    fn of(root: &Path) -> Self {
+        Self(root.join(".gc/runtime/tmux"))
+    }
+
+    fn read(&self) -> Option<PathBuf> {
+        let text = fs::read_to_string(&self.0).ok()?;
+        Some(PathBuf::from(text.trim_end_matches('\n')))
+    }
+
+    /// A hint only: without it the server is found by its name.
+    fn write(&self, socket: &Path) {
+        if self.read().as_deref() == Some(socket) {
+            return;
+        }
+        let text = format!("{}\n", socket.display());
+        let dir = self.0.parent().unwrap_or(Path::new("/"));
+        let written = fs::create_dir_all(dir).and_then(|()| fs::write(&self.0, text));
+        if let Err(error) = written {
+            tracing::warn!(%error, "failed to note where tmux listens");
+        }
+    }
+
+    fn remove(&self) {
+        let _ = fs::remove_file(&self.0); // there may be none
+    }
+}
+
+impl Tmux {
+    /// A provider for one city. Proves that the program can be used; starts nothing yet. Blocks
+    /// for as long as `tmux -V` takes.
+    ///
+    /// # Errors
+    /// Why the program cannot be used, for a person.
+    pub fn new(config: TmuxConfig) -> Result<Self, String> {
+        Self::build(config, true)
+    }
+
+    /// The same, but only for what runs already: no server is started.
+    ///
+    /// # Errors
+    /// As [`Tmux::new`].
+    pub fn existing(config: TmuxConfig) -> Result<Self, String> {
+        Self::build(config, false)
+    }
+
+    fn build(config: TmuxConfig, may_start: bool) -> Result<Self, String> {
+        let version = server::version(&config.program)?;
+        let runner = Runner::new(std::env::vars_os(), &config.city.env_passthrough);
+        let mut environment = runner.inherited().clone();
+        let socket_dir = config.socket_dir.clone().map(OsString::from);
+        if let Some(dir) = socket_dir.or_else(|| std::env::var_os("TMUX_TMPDIR")) {
+            environment.insert("TMUX_TMPDIR".into(), dir);
+        }
+        let connector = Arc::new(Connector {
+            config: config.clone(),
+            environment,
+            may_start,
+        });
+        Ok(Self(Arc::new_cyclic(|me| Inner {
+            me: me.clone(),
+            version,
+            connector,
+            runner,
+            mark: Mark(config.city.root.clone()),
+            census: Arc::default(),
+            subscribers: Subscribers::default(),
+            slots: Mutex::default(),
+            server: tokio::sync::Mutex::default(),
+            config,
+        })))
+    }
+
+    /// The version of the program, e.g. `3.3a`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.0.version.text
+    }
+}
+
+impl Inner {
+    fn slot(&self, name: &SessionName) -> Arc<Slot> {
+        lock(&self.slots).entry(name.clone()).or_default().clone()
+    }
+
+    /// Forgets a slot nobody uses any more. Slots are handed out under the same lock, so none
+    /// can be in use that this does not see.
+    fn forget(&self, name: &SessionName) {
+        let mut slots = lock(&self.slots);
+        if slots
+            .get(name)
+            .is_some_and(|slot| Arc::strong_count(slot) == 1 && lock(&slot.held).is_none())
+        {
+            slots.remove(name);
+        }
+    }
+
+    fn hold(&self, slot: &Slot, run: Run) -> Result<Arc<Run>, SessionError> {
+        let watched = Watched::new(run, &self.me).map_err(backend)?;
+        let run = watched.run.clone();
+        *lock(&slot.held) = Some(watched);
+        Ok(run)
+    }
+
+    /// The city's server. Connects if need be, and takes in what runs there.
+    async fn server(&self) -> Result<Arc<Server>, SessionError> {
+        let mut held = self.server.lock().await;
+        if let Some(server) = held.as_ref().filter(|server| !server.link.is_lost()) {
+            return Ok(server.clone());
+        }
+        let connected = self.connector.connect().await;
+        let server = Arc::new(connected.map_err(backend)?);
+        let me = self.me.upgrade();
+        let me = me.ok_or_else(|| backend("the provider is gone"))?;
+        me.resync(&server).await?;
+        *held = Some(server.clone());
+        drop(held);
+        me.end_outlived(&server);
+        tokio::spawn(reconnect(self.me.clone(), server.clone()));
+        Ok(server)
+    }
+
+    /// The server a run was started on; `None` if that has died.
+    async fn server_of(&self, run: &Run) -> Option<Arc<Server>> {
+        let known = self.server.lock().await.clone();
+        if let Some(server) = known.filter(|server| server.pid == run.seat.server) {
+            if !server.link.is_lost() {
+                return Some(server);
+            }
+            if timeout(END_WAIT, server.gone()).await.is_ok() {
+                return None;
+            }
+        }
+        let server = self.server().await.ok()?;
+        (server.pid == run.seat.server).then_some(server)
+    }
+
+    /// Runs whose server has died are over, also those that did not die with it.
+    fn end_outlived(self: &Arc<Self>, server: &Server) {
+        let slots: Vec<Arc<Slot>> = lock(&self.slots).values().cloned().collect();
+        let runs = slots.iter().filter_map(|slot| slot.run());
+        for run in runs.filter(|run| run.seat.server != server.pid && run.is_live()) {
+            let (mark, census) = (self.mark.clone(), self.census.clone());
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = sweep::end_all(&mark, &census, &*run) {
+                    tracing::warn!(session = %run.name, %error, "outlived its tmux server");
+                }
+            });
+        }
+    }
+
+    /// The run of a session, also one that another process has started meanwhile.
+    async fn seen(self: &Arc<Self>, name: &SessionName) -> Result<Arc<Run>, SessionError> {
+        let server = self.server().await?;
+        if let Some(run) = self.slot(name).run() {
+            return Ok(run);
+        }
+        let slot = self.slot(name);
+        let found = {
+            let _gate = slot.gate.lock().await;
+            match slot.run() {
+                Some(run) => Some(run),
+                None => match self.look_for(&server, name).await? {
+                    Some(run) => Some(self.hold(&slot, run)?),
+                    None => None,
+                },
+            }
+        };
+        drop(slot);
+        self.forget(name);
+        found.ok_or(SessionError::NotFound)
+    }
+
+    /// The same, with the server it is on; its ids mean nothing to another one.
+    async fn seated(
+        self: &Arc<Self>,
+        name: &SessionName,
+    ) -> Result<(Arc<Run>, Arc<Server>), SessionError> {
+        let run = self.seen(name).await?;
+        let server = self.server().await?;
+        if run.seat.server != server.pid {
+            return Err(SessionError::NotFound);
+        }
+        Ok((run, server))
+    }
+
+    async fn stop(
+        self: &Arc<Self>,
+        name: &SessionName,
+        fence: &Fence,
+    ) -> Result<Stopped, SessionError> {
+        match self.seen(name).await {
+            Err(SessionError::NotFound) => return Ok(Stopped::Absent),
+            run => drop(run?),
+        }
+        let slot = self.slot(name);
+        let stopped = {
+            let _gate = slot.gate.lock().await;
+            match slot.run() {
+                Some(run) => self.stop_run(&slot, &run, fence).await,
+                None => Ok(Stopped::Absent),
+            }
+        };
+        drop(slot);
+        self.forget(name);
+        stopped
+    }
+
+    async fn stop_run(
+        self: &Arc<Self>,
+        slot: &Slot,
+        run: &Arc<Run>,
+        fence: &Fence,
+    ) -> Result<Stopped, SessionError> {
+        check(fence, run)?;
+        let swept = self.sweep(slot, run).await?;
+        let reported = timeout(END_WAIT, run.ended()).await;
+        reported.map_err(|_| SessionError::Timeout)?;
+        let server = self.server().await?;
+        if server.pid == run.seat.server {
+            let line = Line::new(["kill-session", "-t", &run.seat.session]);
+            server.link.ask(line).await.map_err(lost)?; // it may be gone already
+        }
+        *lock(&slot.held) = None;
+        Ok(if swept.forced {
+            Stopped::Forced
+        } else {
+            Stopped::Clean
+        })
+    }
+
+    /// Ends every process of a run.
+    async fn sweep(&self, _: &Slot, run: &Arc<Run>) -> Result<sweep::Swept, SessionError> {
+        run.stopping.store(true, Ordering::Release);
+        let (mark, census, swept) = (self.mark.clone(), self.census.clone(), run.clone());
+        let work = move || {
+            let done = sweep::end_all(&mark, &census, &*swept);
+            swept.stopping.store(false, Ordering::Release);
+            done
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(backend)?.map_err(backend)
+    }
+
+    async fn process_alive(
+        self: &Arc<Self>,
+        name: &SessionName,
+        names: Vec<String>,
+    ) -> Result<bool, SessionError> {
+        let run = match self.seen(name).await {
+            Err(SessionError::NotFound) => return Ok(false),
+            run => run?,
+        };
+        if names.is_empty() {
+            return Ok(run.is_live());
+        }
+        let (mark, census) = (self.mark.clone(), self.census.clone());
+        let look = move || programs::any_alive(&mark, &census, &*run, &names);
+        let done: Result<io::Result<bool>, _> = tokio::task::spawn_blocking(look).await;
+        done.map_err(backend)?.map_err(backend)
+    }
+
+    async fn peek(
+        self: &Arc<Self>,
+        name: &SessionName,
+        lines: u32,
+    ) -> Result<String, SessionError> {
+        let (run, server) = self.seated(name).await?;
+        screen(&server, &run.seat.pane, lines).await
+    }
+
+    async fn set_note(
+        self: &Arc<Self>,
+        name: &SessionName,
+        fence: &Fence,
+        note: Note,
+        value: Option<String>,
+    ) -> Result<(), SessionError> {
+        let (run, server) = self.seated(name).await?;
+        check(fence, &run)?;
+        match &value {
+            Some(value) if value.len() > NOTE_LIMIT => {
+                return Err(SessionError::TooLarge(NOTE_LIMIT));
+            }
+            Some(value) if value.contains('\0') => {
+                return Err(backend("the value holds a NUL byte"));
+            }
+            _ => {}
+        }
+        let option = listing::option(note.key());
+        let target = run.seat.session.as_str();
+        let line = match &value {
+            Some(value) => Line::new(["set-option", "-t", target, &option, &encode(value)]),
+            None => Line::new(["set-option", "-u", "-t", target, &option]),
+        };
+        let blocks = server.link.ask(line).await.map_err(lost)?;
+        if blocks.iter().any(|block| !block.ok) {
+            return Err(SessionError::NotFound);
+        }
+        if !listing::is_changing(note) {
+            let mut notes = lock(&run.notes);
+            match value {
+                Some(value) => drop(notes.insert(note, value)),
+                None => drop(notes.remove(&note)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn interrupt(
+        self: &Arc<Self>,
+        name: &SessionName,
+        fence: &Fence,
+    ) -> Result<bool, SessionError> {
+        let (run, server) = match self.seated(name).await {
+            Err(SessionError::NotFound) => return Ok(false),
+            found => found?,
+        };
+        check(fence, &run)?;
+        if !run.is_live() {
+            return Ok(false);
+        }
+        let pane = run.seat.pane.as_str();
+        let line = leave_copy_mode(pane).and(["send-keys", "-t", pane, "C-c"]);
+        let blocks = server.link.ask(line).await.map_err(lost)?;
+        Ok(blocks.iter().all(|block| block.ok))
+    }
+
+    /// Nothing of the city is left: ends the server, unless somebody else uses it too.
+    async fn retire(self: &Arc<Self>) -> Result<(), SessionError> {
+        let server = match self.connector.may_start {
+            true => self.server.lock().await.take(),
+            false => self.server().await.ok(),
+        };
+        let Some(server) = server.filter(|server| !server.link.is_lost()) else {
+            return Ok(());
+        };
+        let line = Line::new(["list-sessions", "-F", "#{session_name}"]);
+        let blocks = server.link.ask(line).await.map_err(lost)?;
+        let mut names = blocks.iter().flat_map(|block| &block.lines);
+        if names.all(|name| name == KEEPER.as_bytes()) {
+            server.end().await;
+            self.connector.hint().remove();
+        }
+        Ok(())
+    }
+
+    /// What agents and users call the server.
+    fn socket_name(&self, server: &Server) -> OsString {
+        server.socket.file_name().unwrap_or_default().to_owned()
+    }
+}
+
+/// The last lines above and on a screen.
+async fn screen(server: &Server, pane: &str, lines: u32) -> Result<String, SessionError> {
+    let from = match lines {
+        0 => "-".to_owned(),
+        lines => format!("-{lines}"),
+    };
+    let line = Line::new(["capture-pane", "-p", "-J", "-t", pane, "-S", &from]);
+    let mut blocks = server.link.ask(line).await.map_err(lost)?;
+    let Some(block) = blocks.pop().filter(|block| block.ok) else {
+        return Err(SessionError::NotFound);
+    };
+    let mut text = Vec::new();
+    for line in &block.lines {
+        text.extend_from_slice(line.trim_ascii_end());
+        text.push(b'\n');
+    }
+    let text = output::last_lines(&output::clean(&text), lines);
+    let mut from = text.len().saturating_sub(PEEK_LIMIT);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    Ok(text[from..].to_owned())
+}
+
+/// A pane in which somebody scrolls takes keys for commands.
+fn leave_copy_mode(pane: &str) -> Line {
+    let cancel = format!("send-keys -t {pane} -X cancel");
+    Line::new(["if-shell", "-F", "-t", pane, "#{pane_in_mode}", &cancel])
+}
+
+/// A run may be touched if the fence lets it.
+fn check(fence: &Fence, run: &Run) -> Result<(), SessionError> {
+    match fence {
+        Fence::Token(token) if *token != run.token => Err(SessionError::Fenced),
+        Fence::Token(_) | Fence::Any => Ok(()),
+    }
+}
+
+/// Connects anew when a connection is lost, as long as anybody cares. Boxed, because a new
+/// connection is looked after in the same way.
+fn reconnect(
+    inner: Weak<Inner>,
+    server: Arc<Server>,
+) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(reconnected(inner, server))
+}
+
+async fn reconnected(inner: Weak<Inner>, server: Arc<Server>) {
+    let why = server.link.lost().await;
+    for delay in RETRIES {
+        sleep(delay).await;
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        let held = inner.server.lock().await.clone();
+        if !held.is_some_and(|held| Arc::ptr_eq(&held, &server)) {
+            return; // retired, or somebody was quicker
+        }
+        match inner.server().await {
+            Ok(_) => {
+                tracing::warn!(%why, "connected to tmux again");
+                return;
+            }
+            Err(error) => tracing::warn!(%why, %error, "failed to connect to tmux again"),
+        }
+    }
+}
+
+impl Sessions for Tmux {
+    fn provider(&self) -> &'static str {
+        "tmux"
+    }
+
+    fn caps(&self) -> Caps {
+        Caps {
+            exit_push: true,
+            log: true,
+            screen: true,
+            nudge: true,
+            attach: true,
+            activity: true,
+            survives: true,
+        }
+    }
+
+    fn start(
+        &self,
+        token: RunToken,
+        spec: Arc<StartSpec>,
+    ) -> PortFuture<'_, Started, StartFailure> {
+        Box::pin(self.0.start(token, spec))
+    }
+
+    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
+        Box::pin(async move { self.0.stop(&name, &fence).await })
+    }
+
+    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async move { self.0.interrupt(&name, &fence).await })
+    }
+
+    fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
+        Box::pin(async move {
+            match self.0.snapshot().await {
+                Err(SessionError::Backend(why))
+                    if why == ConnectError::NoServer.to_string() && !self.0.connector.may_start =>
+                {
+                    Ok(Listing::default())
+                }
+                listing => listing,
+            }
+        })
+    }
+
+    fn liveness(
+        &self,
+        name: SessionName,
+        token: RunToken,
+    ) -> PortFuture<'_, Liveness, SessionError> {
+        Box::pin(async move {
+            let run = match self.0.slot(&name).run() {
+                Some(run) if run.token == token => Ok(run),
+                _ => self.0.seen(&name).await,
+            };
+            match run {
+                Err(SessionError::NotFound) => Ok(Liveness::Absent),
+                Err(error) => Err(error),
+                Ok(run) if run.token != token => Ok(Liveness::Absent),
+                Ok(run) if run.is_live() => Ok(Liveness::Live {
+                    pid: Some(run.raw_pid().cast_unsigned()),
+                }),
+                Ok(run) => Ok(Liveness::Dead(run.ended().await)),
+            }
+        })
+    }
+
+    fn process_alive(
+        &self,
+        name: SessionName,
+        names: Vec<String>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async move { self.0.process_alive(&name, names).await })
+    }
+
+    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
+        Box::pin(async move {
+            let (run, server) = self.0.seated(&name).await?;
+            let line = Line::new(["clear-history", "-t", &run.seat.pane]);
+            server.link.ask(line).await.map_err(lost).map(drop)
+        })
+    }
+
+    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
+        Box::pin(async move { self.0.peek(&name, lines).await })
+    }
+
+    fn set_note(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        note: Note,
+        value: Option<String>,
+    ) -> PortFuture<'_, (), SessionError> {
+        Box::pin(async move { self.0.set_note(&name, &fence, note, value).await })
+    }
+
+    fn nudge(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        text: String,
+    ) -> PortFuture<'_, Delivery, SessionError> {
+        Box::pin(async move { self.0.nudge(&name, &fence, &text).await })
+    }
+
+    fn attach(
+        &self,
+        name: SessionName,
+        read_only: bool,
+    ) -> PortFuture<'_, AttachPlan, SessionError> {
+        Box::pin(async move {
+            let (_, server) = self.0.seated(&name).await?;
+            let program = self.0.config.program.to_string_lossy().into_owned();
+            let socket = server.socket.to_string_lossy().into_owned();
+            let target = format!("={name}");
+            let words = ["-u", "-S", &socket, "attach-session", "-t", &target];
+            let mut argv = vec![program];
+            argv.extend(words.map(str::to_owned));
+            argv.extend(read_only.then(|| "-r".to_owned()));
+            Ok(AttachPlan {
+                argv,
+                unset: vec!["TMUX".to_owned(), "TMUX_PANE".to_owned()],
+            })
+        })
+    }
+
+    fn retire(&self) -> PortFuture<'_, (), SessionError> {
+        Box::pin(async move { self.0.retire().await })
+    }
+
+    fn subscribe(&self) -> SessionEvents {
+        self.0.subscribers.add()
+    }
+}

@@ -1,0 +1,209 @@
+//! Typing a message into a session, and seeing whether it arrived.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gascity_actors::model::SessionName;
+use gascity_actors::ports::{Delivery, Fence, SessionError};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::line::Line;
+use super::run::Run;
+use super::server::Server;
+use super::{Inner, backend, check, leave_copy_mode, lost, screen};
+use crate::control::lock::{Lock, take_turn};
+use crate::sessions::processes::Led as _;
+
+/// The largest message.
+const TEXT_LIMIT: usize = 64 << 10;
+
+/// Up to this much is typed; more is pasted.
+const TYPED: usize = 512;
+
+/// How long others may talk to the session.
+const TURN: Duration = Duration::from_secs(30);
+
+/// Between text and Enter: programs take what comes too quickly for a paste.
+const DEBOUNCE: Duration = Duration::from_millis(500);
+/// More of it for each further piece of a long text, and the most.
+const DEBOUNCE_MORE: Duration = Duration::from_millis(25);
+const DEBOUNCE_MOST: Duration = Duration::from_secs(2);
+
+/// How long the screen may take to change after Enter, and how often it is looked at.
+const REACTION: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Waits before Enter is pressed again.
+const AGAIN: [Duration; 3] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
+
+/// Lines of the screen that are watched.
+const WATCHED: u32 = 5;
+
+/// How long a program may take to see that its window has changed.
+const RESIZED: Duration = Duration::from_millis(50);
+
+impl Inner {
+    pub(super) async fn nudge(
+        self: &Arc<Self>,
+        name: &SessionName,
+        fence: &Fence,
+        text: &str,
+    ) -> Result<Delivery, SessionError> {
+        let text = clean(text)?;
+        let (run, server) = match self.seated(name).await {
+            Err(SessionError::NotFound) => return Ok(Delivery::NoSession),
+            found => found?,
+        };
+        check(fence, &run)?;
+        if !run.is_live() {
+            return Ok(Delivery::NoSession);
+        }
+        if text.is_empty() {
+            return Ok(Delivery::Delivered { confirmed: true });
+        }
+        let slot = self.slot(name);
+        let typing = timeout(TURN, slot.typing.lock()).await;
+        let _typing = typing.map_err(|_| SessionError::Busy)?;
+        let _turn = self.turn(name).await?;
+        type_in(&server, &run, &text).await?;
+        let confirmed = submit(&server, &run).await?;
+        wake(&server, &run).await?;
+        Ok(Delivery::Delivered { confirmed })
+    }
+
+    /// Excludes other processes that type into the session.
+    async fn turn(&self, name: &SessionName) -> Result<Lock, SessionError> {
+        let dir = self.config.city.root.join(".gc/runtime/locks");
+        let path = dir.join(name.as_str());
+        let work = move || {
+            std::fs::create_dir_all(&dir)?;
+            take_turn(&path, TURN)
+        };
+        let turn = tokio::task::spawn_blocking(work).await;
+        turn.map_err(backend)?
+            .map_err(backend)?
+            .ok_or(SessionError::Busy)
+    }
+}
+
+/// What of a text is typed.
+fn clean(text: &str) -> Result<String, SessionError> {
+    if text.len() > TEXT_LIMIT {
+        return Err(SessionError::TooLarge(TEXT_LIMIT));
+    }
+    let text = text.replace("\r\n", "\n").replace('\t', " ");
+    let text = text.replace(|c: char| c != '\n' && c.is_ascii_control(), "");
+    Ok(text)
+}
+
+async fn type_in(server: &Server, run: &Run, text: &str) -> Result<(), SessionError> {
+    let pane = run.seat.pane.as_str();
+    let line = leave_copy_mode(pane);
+    let line = if text.len() <= TYPED && !text.contains('\n') {
+        line.and(["send-keys", "-t", pane, "-l", "--", text])
+    } else {
+        // Bracketed, if the program asked for that: newlines inside do not submit.
+        let buffer = format!("gc-{}", run.name);
+        line.and(["set-buffer", "-b", &buffer, "--", text]).and([
+            "paste-buffer",
+            "-p",
+            "-r",
+            "-d",
+            "-b",
+            &buffer,
+            "-t",
+            pane,
+        ])
+    };
+    carried_out(server, line).await?;
+    let pieces = u32::try_from((text.len().saturating_sub(1)) / TYPED).unwrap_or(u32::MAX);
+    let wait = DEBOUNCE + DEBOUNCE_MORE.saturating_mul(pieces);
+    sleep(wait.min(DEBOUNCE_MOST)).await;
+    Ok(())
+}
+
+/// Presses Enter until the screen changes. `false`: it never did.
+async fn submit(server: &Server, run: &Run) -> Result<bool, SessionError> {
+    let pane = run.seat.pane.as_str();
+    let before = screen(server, pane, WATCHED).await?;
+    let enter = || Line::new(["send-keys", "-t", pane, "Enter"]);
+    carried_out(server, enter()).await?;
+    if reacts(server, pane, &before, REACTION).await? {
+        return Ok(true);
+    }
+    for wait in AGAIN {
+        carried_out(server, enter()).await?;
+        if reacts(server, pane, &before, wait).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn reacts(
+    server: &Server,
+    pane: &str,
+    before: &str,
+    limit: Duration,
+) -> Result<bool, SessionError> {
+    let deadline = Instant::now() + limit;
+    while Instant::now() < deadline {
+        sleep(LOOK).await;
+        if screen(server, pane, WATCHED).await? != before {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Programs that nobody looks at may draw nothing until their window changes.
+async fn wake(server: &Server, run: &Run) -> Result<(), SessionError> {
+    let pane = run.seat.pane.as_str();
+    let ask = Line::new([
+        "display-message",
+        "-p",
+        "-t",
+        pane,
+        "#{session_attached} #{window_width}",
+    ]);
+    let blocks = server.link.ask(ask).await.map_err(lost)?;
+    let text = blocks.first().map(super::parser::Block::text);
+    let text = text.unwrap_or_default();
+    let Some((Ok(0), Ok(width))) = text
+        .split_once(' ')
+        .map(|(attached, width)| (attached.parse::<u32>(), width.parse::<u32>()))
+    else {
+        return Ok(());
+    };
+    let resize = |width: u32| Line::new(["resize-window", "-t", pane, "-x", &width.to_string()]);
+    carried_out(server, resize(width + 1)).await?;
+    sleep(RESIZED).await;
+    let back = resize(width).and(["set-option", "-u", "-w", "-t", pane, "window-size"]);
+    carried_out(server, back).await
+}
+
+/// A pane that is gone by now is not there to talk to.
+async fn carried_out(server: &Server, line: Line) -> Result<(), SessionError> {
+    let blocks = server.link.ask(line).await.map_err(lost)?;
+    match blocks.iter().all(|block| block.ok) {
+        true => Ok(()),
+        false => Err(SessionError::NotFound),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_not_typed() {
+        let typed = clean("a\tb\r\nc\u{1b}[2J\u{7f}\0\rd é\n").unwrap();
+        assert_eq!(typed, "a b\nc[2Jd é\n");
+        let large = "x".repeat(TEXT_LIMIT + 1);
+        assert_eq!(clean(&large), Err(SessionError::TooLarge(TEXT_LIMIT)));
+    }
+}

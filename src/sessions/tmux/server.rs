@@ -1,0 +1,373 @@
+//! Which tmux server is the city's own, and how it is reached.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
+
+use super::line::{Line, encode};
+use super::link::{ANSWER_LIMIT, Link};
+use super::version::Version;
+use super::{TmuxConfig, TmuxFile};
+use crate::sessions::environment::Environment;
+use crate::sessions::sys;
+
+/// The session that keeps the server alive and holds our connection. The user has no use for it.
+pub(super) const KEEPER: &str = "_gc";
+
+/// Size of a pane nobody looks at.
+pub(super) const SIZE: (&str, &str) = ("200", "50");
+
+/// How long a question to the program may take.
+const QUESTION: Duration = Duration::from_secs(2);
+
+/// How long a server may take to leave.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// A live connection and the server at its other end.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) link: Link,
+    pub(super) pid: i32,
+    pidfd: Arc<OwnedFd>,
+    pub(super) socket: PathBuf,
+    /// Names in its environment, which every session would inherit.
+    pub(super) environment: Vec<String>,
+}
+
+impl Server {
+    /// Waits until the process has ended.
+    pub(super) async fn gone(&self) {
+        if let Ok(pidfd) = sys::watchable(self.pidfd.clone()) {
+            let _ = pidfd.readable().await; // fails only when the runtime ends
+        }
+    }
+
+    /// Wakes it to look after its children: some versions lose that signal.
+    pub(super) fn poke(&self) {
+        let _ = pidfd_send_signal(&self.pidfd, Signal::CHILD); // it may be gone
+    }
+
+    /// Has it make its socket anew if somebody removed the file.
+    pub(super) fn check_socket(&self) {
+        if !self.socket.exists() {
+            let _ = pidfd_send_signal(&self.pidfd, Signal::USR1); // it may be gone
+        }
+    }
+
+    /// Ends the server with everything in it, and removes its socket.
+    pub(super) async fn end(&self) {
+        let _ = timeout(LEAVE, self.link.ask(Line::new(["kill-server"]))).await;
+        if timeout(LEAVE, self.gone()).await.is_err() {
+            let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+            let _ = timeout(LEAVE, self.gone()).await;
+        }
+        let is_socket =
+            fs::symlink_metadata(&self.socket).is_ok_and(|meta| meta.file_type().is_socket());
+        // Somebody may have started another one there meanwhile.
+        if is_socket && UnixStream::connect(&self.socket).is_err() {
+            let _ = fs::remove_file(&self.socket);
+        }
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// None was to be started, and none is there.
+    #[error("no tmux server of this city runs")]
+    NoServer,
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(format!("tmux: {error}"))
+    }
+}
+
+/// Where a server is to be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Address {
+    /// `-L`: by name, in the usual directory.
+    Name(String),
+    /// `-S`: by its socket.
+    Path(PathBuf),
+}
+
+impl Address {
+    fn option(&self) -> [OsString; 2] {
+        match self {
+            Self::Name(name) => ["-L".into(), name.into()],
+            Self::Path(path) => ["-S".into(), path.into()],
+        }
+    }
+}
+
+/// Whose server it is.
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    Us,
+    Others,
+}
+
+/// Connects to servers of one city.
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) config: TmuxConfig,
+    /// Environment of the client, which a server that it starts inherits.
+    pub(super) environment: Environment,
+    /// Start a server if there is none.
+    pub(super) may_start: bool,
+}
+
+impl Connector {
+    /// Connects to the city's server, which is started if there is none.
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<Server, ConnectError> {
+        let me = self.clone();
+        let found = tokio::task::spawn_blocking(move || me.find()).await;
+        let found = found.map_err(|error| ConnectError::Failed(error.to_string()))??;
+        match self.open(&found).await {
+            // Another city was quicker.
+            Err(Refused::Taken) if self.config.socket.is_none() => {
+                let hashed = Address::Name(self.hashed_name());
+                self.open(&hashed).await.map_err(ConnectError::from)
+            }
+            done => done.map_err(ConnectError::from),
+        }
+    }
+
+    fn find(&self) -> Result<Address, ConnectError> {
+        let hint = self.hint();
+        let remembered = hint.read().map(Address::Path);
+        let hashed = Address::Name(self.hashed_name());
+        for address in remembered.into_iter().chain([hashed.clone()]) {
+            if self.owner(&address)? == Owner::Us {
+                return Ok(address);
+            }
+        }
+        let plain = Address::Name(self.plain_name());
+        let chosen = match (self.owner(&plain)?, &self.config.socket) {
+            (Owner::Us, _) => return Ok(plain),
+            (Owner::Nobody, _) => plain,
+            (Owner::Others, Some(name)) => {
+                return Err(ConnectError::Failed(format!(
+                    "the tmux server {name} belongs to somebody else; \
+                     set another `socket` in [session]"
+                )));
+            }
+            (Owner::Others, None) => hashed,
+        };
+        if self.may_start {
+            Ok(chosen)
+        } else {
+            Err(ConnectError::NoServer)
+        }
+    }
+
+    /// Where the socket was last time.
+    pub(super) fn hint(&self) -> TmuxFile {
+        TmuxFile::of(&self.config.city.root)
+    }
+
+    fn plain_name(&self) -> String {
+        let name = self.config.socket.as_deref();
+        match name.unwrap_or(self.config.city.city_name.as_str()) {
+            "default" => "gc-default".to_owned(),
+            name => name.to_owned(),
+        }
+    }
+
+    fn hashed_name(&self) -> String {
+        use std::os::unix::ffi::OsStrExt as _;
+        let hash = Sha256::digest(self.config.city.root.as_os_str().as_bytes());
+        let hex: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{hex}", self.config.city.city_name)
+    }
+
+    /// The city's mark on its server.
+    fn mark(&self) -> String {
+        encode(&self.config.city.root.to_string_lossy())
+    }
+
+    fn owner(&self, address: &Address) -> Result<Owner, ConnectError> {
+        if let Address::Path(path) = address
+            && !path.exists()
+        {
+            return Ok(Owner::Nobody);
+        }
+        let mut command = self.command(address);
+        command.args(["show-options", "-sqv", "@gc_city"]);
+        let answer = answer(command, QUESTION)?;
+        Ok(match answer {
+            None => Owner::Nobody,
+            Some(mark) if mark.trim_end() == self.mark() => Owner::Us,
+            Some(_) => Owner::Others,
+        })
+    }
+
+    fn command(&self, address: &Address) -> Command {
+        let mut command = Command::new(&self.config.program);
+        command
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir("/")
+            .arg("-u")
+            .args(address.option());
+        command
+    }
+
+    async fn open(&self, address: &Address) -> Result<Server, Refused> {
+        let mut command = self.command(address);
+        match self.config.tmux_config.as_str() {
+            "" | "user" => {}
+            "none" => drop(command.args(["-f", "/dev/null"])),
+            path => drop(command.arg("-f").arg(self.config.city.root.join(path))),
+        }
+        command.args([
+            "-C",
+            "new-session",
+            "-A",
+            "-s",
+            KEEPER,
+            "-x",
+            "80",
+            "-y",
+            "24",
+        ]);
+        command.args(["--", "tail", "-f", "/dev/null"]);
+        let link = Link::open(command)?;
+        let who = ["display-message", "-p", "#{@gc_city}|#{pid}|#{socket_path}"];
+        let mark = self.mark();
+        let hello = Line::new(["set-option", "-s", "-o", "-q", "@gc_city", &mark]).and(who);
+        let answer = timeout(ANSWER_LIMIT, link.ask(hello)).await;
+        let blocks = answer.map_err(|_| failed("tmux does not answer"))??;
+        let text = blocks.last().filter(|b| b.ok).map(|b| b.text());
+        let text = text.ok_or_else(|| failed("tmux gives no answer that makes sense"))?;
+        let mut fields = text.splitn(3, '|');
+        if fields.next() != Some(mark.as_str()) {
+            return Err(Refused::Taken);
+        }
+        let pid = fields.next().and_then(|pid| pid.parse::<i32>().ok());
+        let pid = pid.ok_or_else(|| failed("tmux does not say who it is"))?;
+        let socket = PathBuf::from(fields.next().unwrap_or_default());
+        let pidfd = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let pidfd = pidfd.ok_or_else(|| failed("tmux does not say who it is"))?;
+        let pidfd = Arc::new(pidfd.map_err(io::Error::from)?);
+        let environment = self.settle(&link).await?;
+        self.hint().write(&socket);
+        Ok(Server {
+            link,
+            pid,
+            pidfd,
+            socket,
+            environment,
+        })
+    }
+
+    /// Settings of the server and of the connection; the names in the server's environment.
+    async fn settle(&self, link: &Link) -> Result<Vec<String>, Refused> {
+        let history = self.config.history_lines.to_string();
+        let size = format!("{}x{}", SIZE.0, SIZE.1);
+        let settings = Line::new(["refresh-client", "-f", "no-output,ignore-size"])
+            .and(["set-option", "-s", "exit-empty", "off"])
+            .and(["set-option", "-s", "exit-unattached", "off"])
+            .and(["set-option", "-g", "destroy-unattached", "off"])
+            .and(["set-option", "-g", "update-environment", ""])
+            .and(["set-option", "-g", "history-limit", &history])
+            .and(["set-option", "-g", "default-size", &size])
+            .and(["show-environment", "-g"]);
+        let blocks = link.ask(settings).await?;
+        let Some(shown) = blocks.last().filter(|block| block.ok) else {
+            let why = blocks.last().map(|block| block.text()).unwrap_or_default();
+            return Err(failed(format!("tmux refuses its settings: {why}")));
+        };
+        let names = shown.lines.iter().filter_map(|line| {
+            let text = String::from_utf8_lossy(line);
+            let (name, _) = text.split_once('=')?;
+            Some(name.to_owned())
+        });
+        Ok(names.collect())
+    }
+}
+
+/// Why an attempt came to nothing.
+#[derive(Debug)]
+enum Refused {
+    /// It is another city's server.
+    Taken,
+    Failed(String),
+}
+
+fn failed(why: impl Into<String>) -> Refused {
+    Refused::Failed(why.into())
+}
+
+impl From<super::link::Lost> for Refused {
+    fn from(lost: super::link::Lost) -> Self {
+        failed(lost.to_string())
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        failed(format!("tmux: {error}"))
+    }
+}
+
+impl From<Refused> for ConnectError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Taken => Self::Failed("the tmux server belongs to another city".into()),
+            Refused::Failed(why) => Self::Failed(why),
+        }
+    }
+}
+
+/// What a short-lived program prints; `None` if it fails. Blocks.
+fn answer(mut command: Command, limit: Duration) -> io::Result<Option<String>> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let wait = Timespec::try_from(limit).map_err(io::Error::other)?;
+    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+    if !matches!(poll(&mut fds, Some(&wait)), Ok(1..)) {
+        child.kill()?;
+        child.wait()?;
+        let late = "the program does not answer";
+        return Err(io::Error::new(io::ErrorKind::TimedOut, late));
+    }
+    let output = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(output.status.success().then_some(text))
+}
+
+/// The version of a tmux program. Blocks.
+///
+/// # Errors
+/// Why it cannot be used, for a person.
+pub(super) fn version(program: &Path) -> Result<Version, String> {
+    let mut command = Command::new(program);
+    command.arg("-V");
+    match answer(command, QUESTION) {
+        Ok(Some(text)) => Version::parse(&text),
+        Ok(None) => Err(format!("{} -V fails", program.display())),
+        Err(error) => Err(format!("{}: {error}", program.display())),
+    }
+}
