@@ -60,7 +60,8 @@ async fn output_that_cannot_be_seen_is_said_so(stage: Arc<Stage>) -> Outcome {
 }
 
 async fn garbage_and_endless_lines_are_shown_within_bounds(stage: Arc<Stage>) -> Outcome {
-    let line = "head -c 300000 /dev/urandom; echo; \
+    // Garbage may leave a terminal in any state; it is reset before something legible comes.
+    let line = "head -c 300000 /dev/urandom; printf '\\030\\033\\\\\\033c'; echo; \
                 printf '\\033[31mred\\033[0m \\033]0;title\\007 \\342\\202\\n'; \
                 printf '%%begin 1 1 1\\n%%exit\\n%%end 1 1 1\\n'; \
                 head -c 1000000 /dev/zero | tr '\\0' x; echo; echo done; exec sleep 1000";

@@ -29,7 +29,7 @@ use std::time::Duration;
 use gascity_actors::model::{RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
     AttachPlan, Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvents, Sessions, StartSpec, Started, Stopped,
+    SessionEvents, Sessions, StartSpec, Started, Stopped, check_note,
 };
 use tokio::time::{sleep, timeout};
 
@@ -57,9 +57,6 @@ const END_WAIT: Duration = Duration::from_secs(2);
 
 /// No more of a screen is given.
 const PEEK_LIMIT: usize = 1 << 20;
-
-/// The largest value of metadata.
-const NOTE_LIMIT: usize = 64 << 10;
 
 /// Settings of [`Tmux`].
 #[derive(Debug, Clone)]
@@ -426,15 +423,7 @@ impl Inner {
     ) -> Result<(), SessionError> {
         let (run, server) = self.seated(name).await?;
         check(fence, &run)?;
-        match &value {
-            Some(value) if value.len() > NOTE_LIMIT => {
-                return Err(SessionError::TooLarge(NOTE_LIMIT));
-            }
-            Some(value) if value.contains('\0') => {
-                return Err(backend("the value holds a NUL byte"));
-            }
-            _ => {}
-        }
+        check_note(value.as_deref())?;
         let option = listing::option(note.key());
         let target = run.seat.session.as_str();
         let line = match &value {
@@ -574,12 +563,17 @@ impl Sessions for Tmux {
 
     fn caps(&self) -> Caps {
         Caps {
-            exit_push: true,
-            log: true,
             screen: true,
+            log: true,
             nudge: true,
+            keys: true,
             attach: true,
+            attached: true,
             activity: true,
+            exit_push: true,
+            exit_status: true,
+            process_tree: true,
+            meta: true,
             survives: true,
         }
     }

@@ -19,5 +19,6 @@ mod lifecycle;
 mod registry;
 mod supervisor;
 mod tidy;
+mod tmux;
 mod util;
 mod version;

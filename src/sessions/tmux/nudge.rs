@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gascity_actors::model::SessionName;
-use gascity_actors::ports::{Delivery, Fence, SessionError};
+use gascity_actors::ports::{Delivery, Fence, SessionError, nudge_text};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::line::Line;
@@ -13,9 +13,6 @@ use super::server::Server;
 use super::{Inner, backend, check, leave_copy_mode, lost, screen};
 use crate::control::lock::{Lock, take_turn};
 use crate::sessions::processes::Led as _;
-
-/// The largest message.
-const TEXT_LIMIT: usize = 64 << 10;
 
 /// Up to this much is typed; more is pasted.
 const TYPED: usize = 512;
@@ -53,7 +50,7 @@ impl Inner {
         fence: &Fence,
         text: &str,
     ) -> Result<Delivery, SessionError> {
-        let text = clean(text)?;
+        let text = nudge_text(text)?;
         let (run, server) = match self.seated(name).await {
             Err(SessionError::NotFound) => return Ok(Delivery::NoSession),
             found => found?,
@@ -88,16 +85,6 @@ impl Inner {
             .map_err(backend)?
             .ok_or(SessionError::Busy)
     }
-}
-
-/// What of a text is typed.
-fn clean(text: &str) -> Result<String, SessionError> {
-    if text.len() > TEXT_LIMIT {
-        return Err(SessionError::TooLarge(TEXT_LIMIT));
-    }
-    let text = text.replace("\r\n", "\n").replace('\t', " ");
-    let text = text.replace(|c: char| c != '\n' && c.is_ascii_control(), "");
-    Ok(text)
 }
 
 async fn type_in(server: &Server, run: &Run, text: &str) -> Result<(), SessionError> {
@@ -192,18 +179,5 @@ async fn carried_out(server: &Server, line: Line) -> Result<(), SessionError> {
     match blocks.iter().all(|block| block.ok) {
         true => Ok(()),
         false => Err(SessionError::NotFound),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_not_typed() {
-        let typed = clean("a\tb\r\nc\u{1b}[2J\u{7f}\0\rd é\n").unwrap();
-        assert_eq!(typed, "a b\nc[2Jd é\n");
-        let large = "x".repeat(TEXT_LIMIT + 1);
-        assert_eq!(clean(&large), Err(SessionError::TooLarge(TEXT_LIMIT)));
     }
 }

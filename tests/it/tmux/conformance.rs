@@ -1,0 +1,75 @@
+//! The contract of session providers, on tmux.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use gascity::conformance::{self, Backend};
+use gascity::model::CityName;
+use gascity::ports::Sessions;
+use gascity::sessions::{SubprocessConfig, Tmux, TmuxConfig};
+
+/// A server of its own, with its socket beside the city, gone when dropped.
+struct Panes {
+    program: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Panes {
+    fn new(program: &Path) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("gc-conf-")
+            .tempdir_in(std::env::temp_dir().canonicalize().unwrap());
+        Self {
+            program: program.to_owned(),
+            dir: dir.unwrap(),
+        }
+    }
+
+    fn tmux(&self, args: &[&str]) -> bool {
+        let mut command = Command::new(&self.program);
+        command.env("TMUX_TMPDIR", self.dir.path());
+        command.args(["-L", "conformance"]).args(args);
+        command.output().unwrap().status.success()
+    }
+}
+
+impl Drop for Panes {
+    fn drop(&mut self) {
+        crate::util::kill_all_of(self.dir.path());
+    }
+}
+
+impl Backend for Panes {
+    fn provider(&self) -> Arc<dyn Sessions> {
+        let name = CityName::new("conformance").unwrap();
+        let gc = env!("CARGO_BIN_EXE_gc").into();
+        let city = SubprocessConfig::new(self.dir().to_owned(), name, gc);
+        let mut config = TmuxConfig::new(city, self.program.clone());
+        config.tmux_config = "none".to_owned();
+        config.socket_dir = Some(self.dir().to_owned());
+        Arc::new(Tmux::new(config).unwrap())
+    }
+
+    fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn plant_foreign(&self, name: &str) -> bool {
+        // On the server of the city: one without its mark would be left alone.
+        let mark = self.dir().to_str().unwrap();
+        self.tmux(&["new-session", "-d", "-s", name, "sleep 600"])
+            && self.tmux(&["set-option", "-s", "@gc_city", mark])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tmux_conforms() {
+    let Some(program) = super::program() else {
+        return;
+    };
+    let report = conformance::verify(|| Panes::new(&program)).await;
+    println!("{report}");
+    assert!(report.is_clean(), "{report}");
+    assert!(report.passed.len() > 20, "{report}");
+}
