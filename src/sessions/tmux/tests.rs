@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use gascity_actors::model::{AgentName, CityName, Command, ExitStatus, Launch, Stdin};
+use gascity_actors::model::{AgentName, CityName, Command, ExitStatus, Launch};
 use gascity_actors::ports::{SessionEvent, SessionEventKind};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
@@ -66,7 +66,7 @@ impl Town {
                 command,
                 env: BTreeMap::from([("ODD".into(), "' \" $$ ~ ; # % \\ \n é".into())]),
                 work_dir: self.config.city.root.clone(),
-                stdin: Stdin::default(),
+                ..Launch::default()
             }),
             notes: BTreeMap::from([(Note::Generation, "1".to_owned())]),
         })
