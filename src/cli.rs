@@ -8,6 +8,7 @@ mod actors;
 mod agent;
 mod cities;
 mod city_name;
+mod config;
 mod context;
 mod demo;
 mod demo_agent;
@@ -22,8 +23,10 @@ mod interrupt;
 mod logging;
 mod output;
 mod overview;
+mod pack;
 mod progress;
 mod query;
+mod rig;
 mod start;
 mod status;
 mod stop;
@@ -86,6 +89,12 @@ enum Command {
     Runtime(agent::RuntimeArgs),
     #[command(hide = true)]
     Session(agent::SessionArgs),
+    /// Add, list, suspend or resume rigs
+    Rig(rig::RigArgs),
+    /// Show, explain or check a city's config
+    Config(config::ConfigArgs),
+    /// Fetch packs that a city includes
+    Pack(pack::PackArgs),
     /// Show the supervision tree
     Actors(actors::ActorsArgs),
     /// Show what happened in a city
@@ -131,6 +140,9 @@ impl Command {
             Self::Agent(args) => args.run(context),
             Self::Runtime(args) => args.run(context),
             Self::Session(args) => args.run(context),
+            Self::Rig(args) => args.run(context),
+            Self::Config(args) => args.run(context),
+            Self::Pack(args) => args.run(context),
             Self::Actors(args) => args.run(context),
             Self::Events(args) => args.run(context),
             Self::Cities(args) => args.run(context),

@@ -1,31 +1,44 @@
 //! Config files to specs: loading, checks with labelled diagnostics, revision, watching.
 //!
-//! [`load`] reads the `city.toml` of a directory once. [`ConfigFiles`] is the port
-//! [`Desired`](gascity_actors::ports::Desired): it loads on request and tells when the file
+//! [`load`] reads the files of a city once. [`ConfigFiles`] is the port
+//! [`Desired`](gascity_actors::ports::Desired): it loads on request and tells when a file
 //! changed. What keys there are is in [`keys`]; changes that gc itself makes to a file are in
 //! [`edit`].
 //!
-//! A load reports every problem it finds, not just the first, and either gives a whole city or
-//! none.
+//! A load goes through these steps: `syntax` (text to tables that know their place), `fields`
+//! (every key known, every value of its kind), `compose` (fragments, packs, overrides and patches
+//! over each other), `city` (specs). It reports every problem it finds, not just the first, and
+//! either gives a whole city or none.
 
 mod agent;
 mod city;
 mod command;
+mod compose;
 mod depends;
 pub(crate) mod duration;
 pub mod edit;
 mod fields;
+mod files;
 pub mod keys;
 mod mask;
+mod orders;
+mod overlays;
+pub mod packs;
 mod pool;
 mod problem;
+mod prompts;
+mod providers;
 mod render;
+mod resolved;
 mod rigs;
+pub mod schema;
 mod source;
+mod sources;
 mod syntax;
+mod tree;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,12 +47,19 @@ use gascity_actors::model::CitySpec;
 use gascity_actors::ports::{Diagnostic, LoadError};
 
 pub use city::SessionSettings;
+pub use resolved::{Explained, Overridden, Place, Resolved, to_toml};
 pub use watch::ConfigFiles;
 
+use compose::Composed;
+use files::Files;
 use problem::{Problem, Problems};
-use source::{Bytes, FILE, LARGEST, Sources, Text};
+use source::{Bytes, FILE};
+use sources::Sources;
 
-/// A city as its file describes it.
+/// How often a load starts again because a file changed while it was read.
+const TRIES: usize = 3;
+
+/// A city as its files describe it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LoadedCity {
@@ -47,16 +67,48 @@ pub struct LoadedCity {
     pub spec: Arc<CitySpec>,
     /// What the session provider needs beyond that.
     pub session: SessionSettings,
-    /// Problems that did not stop the load.
+    /// The rigs, in order.
+    pub rigs: Vec<RigInfo>,
+    /// Begins the ids of work that belongs to no rig.
+    pub prefix: String,
+    /// Problems that did not stop the load: warnings, and errors of single orders.
     pub warnings: Vec<Diagnostic>,
     /// The same for a person, with labelled source lines; empty if there are none.
     pub report: String,
 }
 
+/// A directory that agents work in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RigInfo {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Begins the ids of its work.
+    pub prefix: String,
+    /// Its agents do not run.
+    pub suspended: bool,
+    /// Why they cannot.
+    pub held: Option<String>,
+}
+
+impl RigInfo {
+    /// One word for how it is.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match (self.suspended, &self.held) {
+            (true, _) => "suspended",
+            (false, Some(_)) => "missing",
+            (false, None) => "active",
+        }
+    }
+}
+
 /// Loads the city whose root is `root`; see [`Loader`].
 ///
 /// # Errors
-/// [`LoadError`] with all problems of the file.
+/// [`LoadError`] with all problems of the files.
 pub fn load(root: &Path) -> Result<LoadedCity, LoadError> {
     Loader::new(root).load()
 }
@@ -66,16 +118,26 @@ pub fn load(root: &Path) -> Result<LoadedCity, LoadError> {
 pub struct Loader {
     root: PathBuf,
     gc_exe: PathBuf,
+    more: Vec<PathBuf>,
+    providers: BTreeMap<String, String>,
 }
 
 impl Loader {
-    /// A loader for the city whose root is `root`. Preset agents run the current program.
+    /// A loader for the city whose root is `root`. Preset agents run the current program;
+    /// `GC_SESSION`, `GC_BEADS`, `GC_EVENTS` and `GC_MAIL` say other providers than the files.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
+        let sections = ["session", "beads", "events", "mail"].into_iter();
+        let providers = sections.filter_map(|section| {
+            let value = std::env::var(format!("GC_{}", section.to_uppercase())).ok()?;
+            (!value.is_empty()).then(|| (section.to_owned(), value))
+        });
         Self {
             root: root.into(),
             // Asked once: after an upgrade in place the system's answer names a deleted file.
             gc_exe: std::env::current_exe().unwrap_or_else(|_| "gc".into()),
+            more: Vec::new(),
+            providers: providers.collect(),
         }
     }
 
@@ -86,22 +148,47 @@ impl Loader {
         self
     }
 
+    /// Lays another file over the city's own.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.more.push(path.into());
+        self
+    }
+
+    /// Takes this provider for a section such as `session`, whatever the files say.
+    #[must_use]
+    pub fn provider(mut self, section: impl Into<String>, word: impl Into<String>) -> Self {
+        self.providers.insert(section.into(), word.into());
+        self
+    }
+
     /// The root of the city, as given.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Reads and checks the file. Blocks on the file system.
+    /// Reads and checks the files. Blocks on the file system.
     ///
     /// # Errors
-    /// [`LoadError`] with all problems of the file.
+    /// [`LoadError`] with all problems of the files.
     pub fn load(&self) -> Result<LoadedCity, LoadError> {
         self.attempt().result
     }
 
     /// [`Loader::load`], also telling what was looked at when it fails.
     fn attempt(&self) -> Attempt {
+        let mut attempt = self.once();
+        for _ in 1..TRIES {
+            if !attempt.sources.changed() {
+                break;
+            }
+            attempt = self.once();
+        }
+        attempt
+    }
+
+    fn once(&self) -> Attempt {
         let read = || {
             let root = std::fs::canonicalize(&self.root)?;
             let bytes = Bytes::read(&source::file_of(&root))?;
@@ -109,42 +196,42 @@ impl Loader {
         };
         match read() {
             Ok((root, bytes)) => self.check(&root, &bytes),
-            Err(error) => Attempt {
-                result: Err(unreadable(&self.root, &error)),
-                sources: BTreeSet::new(),
-            },
+            Err(error) => Attempt::unreadable(&self.root, &error),
         }
     }
 
     /// Checks `bytes` as the config of the city at `root`, which is canonical.
     fn check(&self, root: &Path, bytes: &Bytes) -> Attempt {
         let mut sources = Sources::default();
-        sources.read(source::file_of(root), bytes);
-        let result = decode(&bytes.bytes).and_then(|text| {
-            let mut problems = Problems::default();
-            let parsed = syntax::parse(text, &mut problems);
-            let around = city::Surroundings {
-                root,
-                gc_exe: &self.gc_exe,
-                home: std::env::var_os("HOME").map(PathBuf::from),
-            };
-            let built = parsed
-                .table
-                .and_then(|table| city::build(&table, &around, &mut sources, &mut problems));
-            let report = problems.report(&parsed.text);
-            match built {
-                Some(built) => Ok(LoadedCity {
-                    spec: Arc::new(built.spec),
-                    session: built.session,
-                    warnings: report.diagnostics,
-                    report: report.text,
-                }),
-                None => Err(report.into()),
-            }
-        });
+        sources.read(&source::file_of(root), bytes);
+        let mut problems = Problems::of(Files::of(root));
+        let mut composed = compose::compose(bytes, &self.more, &mut sources, &mut problems);
+        let around = city::Surroundings {
+            root,
+            gc_exe: &self.gc_exe,
+            home: std::env::var_os("HOME").map(PathBuf::from),
+            providers: &self.providers,
+        };
+        let built = composed
+            .as_mut()
+            .and_then(|composed| city::build(composed, &around, &mut sources, &mut problems));
+        let report = problems.report();
+        let result = match built {
+            Some(built) => Ok(LoadedCity {
+                spec: Arc::new(built.spec),
+                session: built.session,
+                rigs: built.rigs,
+                prefix: built.prefix,
+                warnings: report.diagnostics,
+                report: report.text,
+            }),
+            None => Err(report.into()),
+        };
         Attempt {
             result,
-            sources: sources.paths(),
+            sources,
+            files: problems.files,
+            composed,
         }
     }
 }
@@ -153,50 +240,34 @@ impl Loader {
 struct Attempt {
     result: Result<LoadedCity, LoadError>,
     /// What the outcome depends on, as far as it is known.
-    sources: BTreeSet<PathBuf>,
+    sources: Sources,
+    files: Files,
+    composed: Option<Composed>,
 }
 
-fn unreadable(root: &Path, error: &io::Error) -> LoadError {
-    let message = if error.kind() == io::ErrorKind::NotFound {
-        format!("there is no {FILE} in {}", root.display())
-    } else {
-        format!("cannot read {}: {error}", source::file_of(root).display())
-    };
-    whole_file("file-missing", message)
-}
-
-/// A problem of a file that has no text to show.
-fn whole_file(code: &'static str, message: String) -> LoadError {
-    let mut problems = Problems::default();
-    problems.push(Problem::error(code, 0..0, "", &message));
-    LoadError {
-        summary: format!("error[{code}]: {message}"),
-        ..problems.report(&Text::new("", Vec::new())).into()
-    }
-}
-
-fn decode(bytes: &[u8]) -> Result<&str, LoadError> {
-    if bytes.len() as u64 > LARGEST {
-        return Err(whole_file(
-            "limit",
-            format!("{FILE} is larger than {LARGEST} bytes"),
-        ));
-    }
-    std::str::from_utf8(bytes).map_err(|error| {
-        let line = bytes[..error.valid_up_to()]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count()
-            + 1;
-        let mut problem = whole_file(
-            "syntax",
-            format!("{FILE} is not UTF-8, first in line {line}"),
-        );
-        for diagnostic in &mut problem.diagnostics {
-            (diagnostic.line, diagnostic.end_line) = (line, line);
+impl Attempt {
+    fn unreadable(root: &Path, error: &io::Error) -> Self {
+        let message = if error.kind() == io::ErrorKind::NotFound {
+            format!("there is no {FILE} in {}", root.display())
+        } else {
+            format!("cannot read {}: {error}", source::file_of(root).display())
+        };
+        let mut problems = Problems::of(Files::of(root));
+        problems
+            .files
+            .add(&source::file_of(root), source::Text::default());
+        problems.push(Problem::error("file-missing", 0..0, "", &message));
+        let diagnostics = problems.report().diagnostics;
+        Self {
+            result: Err(LoadError {
+                summary: format!("error[file-missing]: {message}"),
+                diagnostics,
+            }),
+            sources: Sources::default(),
+            files: problems.files,
+            composed: None,
         }
-        problem
-    })
+    }
 }
 
 #[cfg(test)]

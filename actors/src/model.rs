@@ -18,8 +18,8 @@ pub use event::{Event, EventDraft, millis};
 pub use fingerprint::{Fingerprint, canonical_hash, sha256_hex};
 pub use name::{AgentName, CityName, NameError, RunToken, SessionName};
 pub use spec::{
-    AgentSpec, CitySpec, Command, Daemon, Dismiss, Launch, OnDrift, PoolSpec, Prompt, PromptMode,
-    RestartLimit, RestartType, RigRef, SpecError, Stdin, Strategy,
+    AgentSpec, Blueprint, CitySpec, Command, Daemon, Dismiss, InstanceTexts, Launch, OnDrift,
+    PoolSpec, Prompt, PromptMode, RestartLimit, RestartType, RigRef, SpecError, Stdin, Strategy,
 };
 pub use template::{Template, TemplateError};
 pub use view::{

@@ -4,6 +4,7 @@
 //! whoever runs the city or else from files and live sessions.
 
 mod act;
+mod add;
 mod hold;
 mod inside;
 mod list;
@@ -19,7 +20,7 @@ use clap::{Args, Subcommand};
 
 use super::context::Context;
 use super::error::CliResult;
-pub(super) use hold::CityHoldArgs;
+pub(super) use hold::{CityHoldArgs, refused, take_up};
 pub(super) use inside::{Own, acknowledge};
 
 /// Arguments of `gc agent`.
@@ -39,6 +40,8 @@ enum AgentCommand {
     List(list::ListArgs),
     /// Show all about one agent, first why it does not run
     Show(show::ShowArgs),
+    /// Add an agent to the config
+    Add(add::AddArgs),
     /// Stop agents and start them afresh
     Restart(act::RestartArgs),
     /// Forgive a crash loop and start the agent now
@@ -78,6 +81,7 @@ impl AgentArgs {
         match &self.command {
             AgentCommand::List(args) => args.run(context),
             AgentCommand::Show(args) => args.run(context),
+            AgentCommand::Add(args) => args.run(context),
             AgentCommand::Restart(args) => args.run(context),
             AgentCommand::Unquarantine(args) => args.run(context),
             AgentCommand::Kill(args) => args.run(context),

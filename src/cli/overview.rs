@@ -11,7 +11,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "start", "stop", "restart", "status", "reload", "suspend", "resume",
         ],
     ),
-    ("Its agents", &["agent"]),
+    ("Its agents", &["agent", "rig"]),
+    ("Its config", &["config", "pack"]),
     ("Look inside", &["actors", "events"]),
     (
         "This machine",

@@ -1,17 +1,24 @@
-//! From a parsed file to the spec of a city.
+//! From the joined files to the spec of a city.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gascity_actors::model::{CityName, CitySpec, Daemon, OnDrift, RestartLimit, Stdin, Strategy};
-use toml::de::DeTable;
+use gascity_actors::model::{
+    CityName, CitySpec, Daemon, OnDrift, RestartLimit, Stdin, Strategy, Template,
+};
 
-use super::agent::{Agents, Defaults, Entry};
-use super::fields::{self, Fields};
-use super::keys::{AGENT, DAEMON, SESSION, Section, TOP, WORKSPACE};
+use super::RigInfo;
+use super::agent::{Agents, Defaults};
+use super::compose::Composed;
+use super::fields::Fields;
+use super::files::Files;
+use super::orders;
 use super::problem::{Problem, Problems};
+use super::providers::Programs;
 use super::rigs::Rigs;
-use super::source::Sources;
+use super::sources::Sources;
+use super::tree::Span;
 use crate::sessions::DEFAULT_PASSTHROUGH;
 
 /// Settings of the session provider, which the supervision tree does not need (`[session]`).
@@ -72,10 +79,12 @@ impl Default for SessionSettings {
     }
 }
 
-/// What a file says about a city, once it has no errors.
+/// What the files say about a city, once they have no errors.
 pub(super) struct Built {
     pub(super) spec: CitySpec,
     pub(super) session: SessionSettings,
+    pub(super) rigs: Vec<RigInfo>,
+    pub(super) prefix: String,
 }
 
 /// Where a city stands and what it is started with.
@@ -84,48 +93,70 @@ pub(super) struct Surroundings<'a> {
     pub(super) gc_exe: &'a Path,
     /// What `~` stands for.
     pub(super) home: Option<PathBuf>,
+    /// Providers that the environment of the process asks for, by section.
+    pub(super) providers: &'a BTreeMap<String, String>,
 }
 
-/// Builds the city, or at least finds all problems. What it reads beside the file itself goes to
-/// `sources`.
+/// Builds the city, or at least finds all problems. What it reads beside the files themselves
+/// goes to `sources`.
 pub(super) fn build(
-    table: &DeTable<'_>,
+    composed: &mut Composed,
     around: &Surroundings<'_>,
     sources: &mut Sources,
     problems: &mut Problems,
 ) -> Option<Built> {
-    report_unknown_tables(table, problems);
-    let workspace = section("workspace", &WORKSPACE, table, problems);
-    let daemon = section("daemon", &DAEMON, table, problems);
-    let session = section("session", &SESSION, table, problems);
+    let none = Fields::default();
+    let section = |name: &str| composed.city.table(name).unwrap_or(&none).clone();
+    let (workspace, daemon, session) =
+        (section("workspace"), section("daemon"), section("session"));
 
-    let name = city_name(&workspace, table, around.root, problems);
+    let name = city_name(
+        &workspace,
+        composed.city.span("workspace"),
+        around.root,
+        problems,
+    );
     let supervision = daemon_settings(&daemon);
     check_delays(&daemon, &supervision, problems);
-    let settings = session_settings(&session);
+    check_wisps(&daemon, problems);
+    let configured = session.text("provider").unwrap_or("auto").to_owned();
+    let asked = around.providers.get("session").cloned();
+    let mut settings = session_settings(&session, &problems.files);
+    settings.provider = asked.unwrap_or_else(|| configured.clone());
+    check_k8s(&session, &settings, problems);
     let suspended = workspace.flag("suspended").unwrap_or(false);
-    let rigs = Rigs::read(table, around, sources, problems);
+    let city = name.clone().or_else(|| CityName::new("city").ok())?;
+    let rigs = Rigs::read(&composed.rigs, city.as_str(), around, sources, problems);
+    let programs = Programs::new(&composed.providers, problems);
+    if let Some((name, span)) = workspace.placed_text("provider") {
+        let _ = programs.find(name, span, "workspace.provider", problems);
+    }
     let defaults = Defaults {
         root: around.root,
         gc_exe: around.gc_exe,
-        provider: workspace.text("provider"),
-        start_command: workspace.text("start_command"),
-        commanded: has_key(table, "workspace", "provider")
-            || has_key(table, "workspace", "start_command"),
+        city: &city,
+        workspace: &workspace,
         limit: restart_limit(&daemon, RestartLimit::default()),
         strategy: strategy(&daemon).unwrap_or_default(),
         on_drift: on_drift(&daemon).unwrap_or_default(),
         check_timeout: supervision.check_timeout,
         session: &settings,
+        session_provider: &configured,
         stdin_set: session.text("stdin").is_some(),
+        session_template: workspace
+            .text("session_template")
+            .and_then(|text| Template::parse(text, |_| true).ok())
+            .unwrap_or_else(agent_template),
         rigs: &rigs,
+        programs: &programs,
+        composed,
     };
-    defaults.check_provider(&workspace, "workspace", problems);
     let mut agents = Agents::default();
-    for item in fields::tables(table, "agent", &AGENT, problems) {
-        agents.add(&Entry::read(&item, problems), &defaults, sources, problems);
+    for entry in &composed.agents {
+        agents.add(entry, &defaults, sources, problems);
     }
     let agents = agents.finish(!suspended, problems);
+    orders::check(composed, &rigs, sources, problems);
     Some(Built {
         spec: CitySpec {
             max_agents: workspace.count("max_agents").filter(|max| *max > 0),
@@ -138,67 +169,108 @@ pub(super) fn build(
                 .duration("startup_timeout")
                 .unwrap_or(Duration::from_secs(60)),
             suspended,
+            identity: identity(&composed.city, around),
             agents,
         },
         session: settings,
+        rigs: composed
+            .rigs
+            .iter()
+            .filter_map(|item| rigs.info(item.fields.text("name")?))
+            .collect(),
+        prefix: rigs.city_prefix().to_owned(),
     })
     .filter(|_| !problems.has_errors())
 }
 
-fn report_unknown_tables(table: &DeTable<'_>, problems: &mut Problems) {
-    for (key, _) in table {
-        // `x` is the user's own space.
-        if !["workspace", "daemon", "session", "rigs", "agent", "x"]
-            .contains(&key.get_ref().as_ref())
-        {
-            problems.push(fields::unknown(
-                &TOP,
-                key.get_ref(),
-                key.span(),
-                &fields::join("", key.get_ref()),
-            ));
-        }
-    }
+/// Sessions are named after their agents.
+fn agent_template() -> Template {
+    Template::parse("{{.Agent}}", |_| true).unwrap_or_default()
 }
 
-fn section(name: &str, section: &Section, table: &DeTable<'_>, problems: &mut Problems) -> Fields {
-    table
-        .get(name)
-        .and_then(|value| fields::as_table(value.get_ref(), value.span(), name, problems))
-        .map(|table| fields::read(section, table, name, problems))
-        .unwrap_or_default()
-}
-
-fn has_key(table: &DeTable<'_>, section: &str, key: &str) -> bool {
-    table
-        .get(section)
-        .and_then(|value| value.get_ref().get(key))
-        .is_some()
+/// What a running city cannot change, beside its name.
+fn identity(city: &Fields, around: &Surroundings<'_>) -> BTreeMap<String, String> {
+    let value = |section: &str, key: &str| city.table(section).and_then(|table| table.text(key));
+    let asked = |section: &str| around.providers.get(section).map(String::as_str);
+    let beads = asked("beads").or(value("beads", "provider"));
+    let events = asked("events").or(value("events", "provider"));
+    BTreeMap::from([
+        (
+            "beads.provider".into(),
+            beads.unwrap_or("sqlite").to_owned(),
+        ),
+        (
+            "beads.path".into(),
+            value("beads", "path").unwrap_or_default().to_owned(),
+        ),
+        (
+            "events.provider".into(),
+            events.unwrap_or("file").to_owned(),
+        ),
+    ])
 }
 
 /// The configured name, or that of the directory.
 fn city_name(
     workspace: &Fields,
-    table: &DeTable<'_>,
+    span: Option<Span>,
     root: &Path,
     problems: &mut Problems,
 ) -> Option<CityName> {
-    let workspace_table = table.get("workspace");
-    if has_key(table, "workspace", "name") {
+    if workspace.has("name") {
         return CityName::new(workspace.text("name")?).ok(); // a bad one is reported already
     }
     let directory = root.file_name().unwrap_or_default().to_string_lossy();
     CityName::new(&directory)
         .map_err(|error| {
-            let span = workspace_table.map_or(0..0, toml::Spanned::span);
             let message = format!("the name of the directory cannot be the city's: {error}");
             problems.push(
-                Problem::error("missing-key", span, "workspace.name", message)
-                    .label("no `name`")
-                    .help("set `name` in [workspace]".to_owned()),
+                Problem::error(
+                    "missing-key",
+                    span.unwrap_or(0..0),
+                    "workspace.name",
+                    message,
+                )
+                .label("no `name`")
+                .help("set `name` in [workspace]".to_owned()),
             );
         })
         .ok()
+}
+
+/// One of the two keys alone does nothing.
+fn check_wisps(daemon: &Fields, problems: &mut Problems) {
+    let keys = ["wisp_gc_interval", "wisp_ttl"];
+    let on = |key: &str| daemon.duration(key).is_some_and(|value| !value.is_zero());
+    let [interval, ttl] = keys.map(on);
+    if interval != ttl {
+        let (set, other) = if interval {
+            (keys[0], keys[1])
+        } else {
+            (keys[1], keys[0])
+        };
+        let span = daemon.span(set).unwrap_or(0..0);
+        let message = format!("`{set}` does nothing without `{other}`");
+        problems.push(
+            Problem::error("half-configured", span, format!("daemon.{set}"), message)
+                .warning()
+                .label(format!("needs `{other}`")),
+        );
+    }
+}
+
+/// Pods need an image.
+fn check_k8s(session: &Fields, settings: &SessionSettings, problems: &mut Problems) {
+    let image = session.table("k8s").is_some_and(|k8s| k8s.has("image"));
+    if settings.provider == "k8s" && !image {
+        let span = session.span("provider").unwrap_or(0..0);
+        let message = "`provider = \"k8s\"` needs an image";
+        problems.push(
+            Problem::error("missing-key", span, "session.k8s.image", message)
+                .label("no `image`")
+                .help("set `image` in [session.k8s]".to_owned()),
+        );
+    }
 }
 
 /// The longest delay cannot be shorter than the first.
@@ -265,19 +337,34 @@ pub(super) fn restart_limit(fields: &Fields, otherwise: RestartLimit) -> Restart
     }
 }
 
-fn session_settings(fields: &Fields) -> SessionSettings {
+fn session_settings(fields: &Fields, files: &Files) -> SessionSettings {
     let default = SessionSettings::default();
+    let millis = |key: &str| fields.count(key).map(Duration::from_millis);
+    let limit = |key: &str, otherwise| fields.duration(key).unwrap_or(otherwise);
     SessionSettings {
-        provider: fields
-            .text("provider")
-            .map_or(default.provider.clone(), str::to_owned),
         stdin: stdin(fields).unwrap_or(default.stdin),
         log_bytes: fields.count("log_bytes").unwrap_or(default.log_bytes),
         log_keep: fields.count("log_keep").unwrap_or(default.log_keep),
         env_passthrough: fields
             .texts("env_passthrough")
-            .map_or(default.env_passthrough.clone(), <[String]>::to_vec),
-        ..default
+            .unwrap_or(default.env_passthrough),
+        socket: fields.text("socket").map(str::to_owned),
+        tmux_config: match fields.placed_text("tmux_config") {
+            Some((word @ ("user" | "none"), _)) => word.to_owned(),
+            Some((path, span)) => files.resolve(path, &span).to_string_lossy().into_owned(),
+            None => default.tmux_config,
+        },
+        history_lines: fields
+            .count("history_lines")
+            .unwrap_or(default.history_lines),
+        setup_timeout: limit("setup_timeout", default.setup_timeout),
+        exec_timeout: limit("exec_timeout", default.exec_timeout),
+        exec_start_timeout: limit("exec_start_timeout", default.exec_start_timeout),
+        nudge_ready_timeout: limit("nudge_ready_timeout", default.nudge_ready_timeout),
+        nudge_retry_interval: limit("nudge_retry_interval", default.nudge_retry_interval),
+        nudge_lock_timeout: limit("nudge_lock_timeout", default.nudge_lock_timeout),
+        debounce: millis("debounce_ms").unwrap_or(default.debounce),
+        provider: default.provider,
     }
 }
 

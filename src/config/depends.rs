@@ -1,7 +1,6 @@
 //! Who needs whom: references of `depends_on`, and circles among them.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 
 use gascity_actors::model::AgentName;
 
@@ -9,12 +8,13 @@ use super::agent::Draft;
 use super::keys::nearest;
 use super::pool::{self, qualified};
 use super::problem::{MOST, Problem, Problems};
+use super::tree::Span;
 
 /// A reference that names an agent.
 struct Edge {
     /// Index of the agent it names.
     to: usize,
-    span: Range<usize>,
+    span: Span,
     path: String,
 }
 
@@ -32,6 +32,7 @@ pub(super) fn resolve(drafts: &mut [Draft], running: bool, problems: &mut Proble
         .map(|draft| edges(draft, drafts, &index, &mut helped, problems))
         .collect();
     Circles::new(drafts, &edges).report(problems);
+    check_triage(drafts, &index, problems);
     for (i, edges) in edges.iter().enumerate() {
         let (mut names, mut seen) = (Vec::new(), HashSet::new());
         for edge in edges {
@@ -81,6 +82,35 @@ fn edges(
         }
     }
     edges
+}
+
+/// Who judges a stuck agent must be there, and run at intervals.
+fn check_triage(drafts: &[Draft], index: &HashMap<AgentName, usize>, problems: &mut Problems) {
+    for draft in drafts {
+        let Some((text, span)) = &draft.triage else {
+            continue;
+        };
+        let path = format!("{}.heartbeat.triage", draft.path);
+        let problem = match target(text, &draft.dir, index) {
+            Some(to) if drafts[to].ephemeral => continue,
+            Some(_) => Problem::error(
+                "conflict",
+                span.clone(),
+                path,
+                format!("agent {text:?} cannot judge others, since it has no `every`"),
+            )
+            .label("needs `every`"),
+            None => Problem::error(
+                "unknown-ref",
+                span.clone(),
+                path,
+                format!("there is no agent {text:?}"),
+            )
+            .label("unknown agent")
+            .help(help(text, draft, drafts)),
+        };
+        problems.push(problem);
+    }
 }
 
 /// A bare name is looked for in the same directory, then in the city; one that starts with `/` in

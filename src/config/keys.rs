@@ -1,15 +1,21 @@
-//! The keys of `city.toml`: one table for each section.
+//! Every key of every file gc reads: one table for each section.
 //!
-//! The tables drive parsing, checks and suggestions, and are what a schema or a reference page is
-//! made from. A key is added here first.
+//! The tables drive parsing, checks and suggestions, the JSON schema and the reference page. A key
+//! is added here first.
 
 mod agent;
 mod city;
+mod machine;
+mod pack;
 
 use std::time::Duration;
 
-pub use agent::{AGENT, POOL, RIGS};
-pub use city::{DAEMON, SECTIONS, SESSION, TOP, WORKSPACE};
+pub use agent::{AGENT, HEARTBEAT, PATCH_AGENT, POOL, RIG_OVERRIDE, RIGS};
+pub use city::{CITY, DAEMON, FRAGMENT, ORDER_OVERRIDE, SESSION, WORKSPACE};
+pub use machine::{SUPERVISOR, SUPERVISOR_FILE, TENANT};
+pub use pack::{LOCK_FILE, ORDER, ORDER_FILE, PACK, PACK_FILE, PROVIDER};
+
+pub(super) use agent::VARIABLES;
 
 /// What a change of a key means for a running city (config.md, reload classes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +33,28 @@ pub enum Reload {
     Refused,
 }
 
+impl Reload {
+    /// The class as a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Drift => "restart",
+            Self::Live => "live",
+            Self::Swap => "swap",
+            Self::Refused => "city",
+        }
+    }
+}
+
+/// Names of template variables.
+pub type Variables = &'static [&'static str];
+
 /// What values a key takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The name of a city.
+    /// The name of a city, or of a socket.
     CityName,
     /// The name of an agent, without a directory.
     AgentName,
@@ -43,8 +66,10 @@ pub enum Kind {
     Text,
     /// Text that says something.
     Command,
-    /// A path; relative ones start at the city's root.
+    /// A path; relative ones start at the directory of the file that holds them.
     Path,
+    /// A text with variables.
+    Template(Variables),
     /// `true` or `false`.
     Flag,
     /// A whole number, with its bounds.
@@ -53,23 +78,39 @@ pub enum Kind {
     Limit,
     /// A duration string, with its least value.
     Duration(Duration),
+    /// A size such as `512MiB`.
+    Size,
+    /// A share such as `50%`.
+    Percent,
+    /// The hash of a key; masked in every output.
+    KeyHashes,
     /// One of a few words.
     Word {
-        /// The words.
+        /// The words; one that ends in `:` stands before any text.
         allowed: &'static [&'static str],
-        /// Words, or prefixes ending in `:`, that gc knows of and does not support here.
+        /// Words gc knows of and does not support.
         unsupported: &'static [&'static str],
     },
     /// A list of texts.
     Texts,
+    /// A text, or a list of texts.
+    OneOrMore,
     /// A list of texts that say something.
     Words,
-    /// A list of lines for a shell.
-    Lines,
-    /// A table of its own.
-    Table(&'static Section),
+    /// A list of lines for a shell, with variables.
+    Lines(Variables),
+    /// A table of texts.
+    Map,
     /// Environment variables. The values are masked in every output.
     Env,
+    /// A table of its own.
+    Table(&'static Section),
+    /// An array of tables.
+    Tables(&'static Section),
+    /// Tables by names the user chooses.
+    Dict(&'static Section),
+    /// Anything: the user's own.
+    Free,
 }
 
 impl Kind {
@@ -80,9 +121,13 @@ impl Kind {
             Self::Flag => "boolean",
             Self::Count(..) | Self::Limit => "integer",
             Self::Duration(_) => "duration string",
-            Self::Texts | Self::Words | Self::Lines => "array of strings",
+            Self::Texts | Self::Words | Self::Lines(_) | Self::KeyHashes => "array of strings",
             Self::Table(_) => "table",
-            Self::Env => "table of strings",
+            Self::Tables(_) => "array of tables",
+            Self::Dict(_) => "table of tables",
+            Self::Map | Self::Env => "table of strings",
+            Self::OneOrMore => "string or array of strings",
+            Self::Free => "anything",
             Self::CityName
             | Self::AgentName
             | Self::Dir
@@ -90,7 +135,25 @@ impl Kind {
             | Self::Text
             | Self::Command
             | Self::Path
+            | Self::Template(_)
+            | Self::Size
+            | Self::Percent
             | Self::Word { .. } => "string",
+        }
+    }
+
+    /// A list of texts, which a patch may append to.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        self.noun() == "array of strings"
+    }
+
+    /// The section behind a table, an array of tables or named tables.
+    #[must_use]
+    pub fn section(&self) -> Option<&'static Section> {
+        match self {
+            Self::Table(section) | Self::Tables(section) | Self::Dict(section) => Some(section),
+            _ => None,
         }
     }
 }
@@ -108,20 +171,101 @@ pub struct Key {
     pub reload: Reload,
     /// What it is for, in one line.
     pub doc: &'static str,
+    /// It must be there.
+    pub required: bool,
+    /// Lists of several files are joined.
+    pub joins: bool,
+    /// Read and checked, and without effect in this version.
+    pub later: bool,
 }
 
-/// A table of the file and its keys.
+/// A table of a file and its keys.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Section {
     /// The header as it is written; empty for the top of the file.
     pub header: &'static str,
     /// The keys it takes.
     pub keys: &'static [Key],
-    /// Keys that belong to the format and that this version does not act on: errors, because a
-    /// setting that is silently without effect is worse than none.
-    pub planned: &'static [&'static str],
-    /// Keys of the older Go tool: ignored with a warning.
-    pub foreign: &'static [&'static str],
+    /// Another section whose keys it takes too, but for some.
+    pub also: Option<(&'static Section, &'static [&'static str])>,
+    /// It changes something defined elsewhere: lists take `_append`, `env` takes `env_remove`.
+    pub edits: bool,
+    /// gc itself writes the file, so unknown keys are those of another version: a warning.
+    pub lenient: bool,
+    /// Keys of the older Go tool, ignored with a warning, each with what replaces it.
+    pub foreign: &'static [(&'static str, &'static str)],
+}
+
+impl Section {
+    const fn new(header: &'static str, keys: &'static [Key]) -> Self {
+        Self {
+            header,
+            keys,
+            also: None,
+            edits: false,
+            lenient: false,
+            foreign: &[],
+        }
+    }
+
+    const fn lenient(mut self) -> Self {
+        self.lenient = true;
+        self
+    }
+
+    const fn foreign(mut self, foreign: &'static [(&'static str, &'static str)]) -> Self {
+        self.foreign = foreign;
+        self
+    }
+
+    const fn editing(mut self, of: &'static Self, except: &'static [&'static str]) -> Self {
+        self.also = Some((of, except));
+        self.edits = true;
+        self
+    }
+
+    /// All keys, its own first.
+    pub fn all(&self) -> impl Iterator<Item = &'static Key> {
+        let keys = self.keys.iter();
+        let (others, except) = self.also.map_or((&[][..], &[][..]), |(section, except)| {
+            (section.keys, except)
+        });
+        keys.chain(others.iter().filter(|key| !except.contains(&key.name)))
+    }
+
+    /// The key of that name.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.all().find(|key| key.name == name)
+    }
+
+    /// What replaces a key of the older Go tool, if it is one.
+    #[must_use]
+    pub fn foreign_key(&self, name: &str) -> Option<&'static str> {
+        let also = self.also.map_or(&[][..], |(section, _)| section.foreign);
+        self.foreign
+            .iter()
+            .chain(also)
+            .find(|(key, _)| *key == name)
+            .map(|(_, instead)| *instead)
+    }
+
+    /// The list that `name` appends to, e.g. `pre_start` for `pre_start_append`.
+    #[must_use]
+    pub fn appended(&self, name: &str) -> Option<&'static Key> {
+        let list = name.strip_suffix("_append").filter(|_| self.edits)?;
+        self.key(list).filter(|key| key.kind.is_list())
+    }
+
+    /// The section as a message names it.
+    #[must_use]
+    pub fn title(&self) -> &'static str {
+        if self.header.is_empty() {
+            "the top level"
+        } else {
+            self.header
+        }
+    }
 }
 
 const fn key(
@@ -137,24 +281,79 @@ const fn key(
         default,
         reload,
         doc,
+        required: false,
+        joins: false,
+        later: false,
     }
 }
 
-impl Section {
-    /// The key of that name.
-    #[must_use]
-    pub fn key(&self, name: &str) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.name == name)
+impl Key {
+    const fn required(mut self) -> Self {
+        self.required = true;
+        self
     }
 
-    /// The section as a message names it.
+    const fn joins(mut self) -> Self {
+        self.joins = true;
+        self
+    }
+
+    const fn later(mut self) -> Self {
+        self.later = true;
+        self
+    }
+}
+
+/// A kind of file gc reads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FileKind {
+    /// Word for it on the command line.
+    pub word: &'static str,
+    /// Name of the file.
+    pub file: &'static str,
+    /// Its top level.
+    pub top: &'static Section,
+}
+
+/// All kinds of files.
+pub const FILES: [FileKind; 4] = [
+    FileKind {
+        word: "city",
+        file: "city.toml",
+        top: &CITY,
+    },
+    FileKind {
+        word: "pack",
+        file: "pack.toml",
+        top: &PACK_FILE,
+    },
+    FileKind {
+        word: "order",
+        file: "order.toml",
+        top: &ORDER_FILE,
+    },
+    FileKind {
+        word: "supervisor",
+        file: "supervisor.toml",
+        top: &SUPERVISOR_FILE,
+    },
+];
+
+impl FileKind {
+    /// Every section of the file, from the top, each once.
     #[must_use]
-    pub fn title(&self) -> &'static str {
-        if self.header.is_empty() {
-            "the top level"
-        } else {
-            self.header
+    pub fn sections(&self) -> Vec<&'static Section> {
+        let mut found = vec![self.top];
+        let mut at = 0;
+        while at < found.len() {
+            for section in found[at].all().filter_map(|key| key.kind.section()) {
+                if !found.iter().any(|seen| seen.header == section.header) {
+                    found.push(section);
+                }
+            }
+            at += 1;
         }
+        found
     }
 }
 
@@ -192,15 +391,35 @@ mod tests {
 
     #[test]
     fn no_name_stands_twice_in_a_section() {
-        for (_, section) in SECTIONS.iter().copied().chain([("", &TOP)]) {
+        for section in FILES.iter().flat_map(FileKind::sections) {
             let mut seen = HashSet::new();
-            let names = section.keys.iter().map(|key| key.name);
-            for name in names
-                .chain(section.planned.iter().copied())
-                .chain(section.foreign.iter().copied())
-            {
+            let foreign = section.foreign.iter().map(|(name, _)| *name);
+            for name in section.all().map(|key| key.name).chain(foreign) {
                 assert!(seen.insert(name), "{name} in {}", section.title());
             }
         }
+    }
+
+    #[test]
+    fn defaults_are_values_of_their_keys() {
+        for section in FILES.iter().flat_map(FileKind::sections) {
+            for key in section.keys.iter().filter(|key| !key.default.is_empty()) {
+                let line = format!("value = {}", key.default);
+                let table: toml::Table = line
+                    .parse()
+                    .unwrap_or_else(|error| panic!("{} of {}: {error}", key.name, section.title()));
+                assert!(table.contains_key("value"));
+                assert!(!key.required, "{} of {}", key.name, section.title());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_changed_elsewhere_can_be_appended_to() {
+        let list = PATCH_AGENT.appended("pre_start_append").map(|key| key.name);
+        assert_eq!(list, Some("pre_start"));
+        assert!(PATCH_AGENT.appended("nudge_append").is_none());
+        assert!(AGENT.appended("pre_start_append").is_none());
+        assert!(PATCH_AGENT.key("scope").is_none());
     }
 }

@@ -1,40 +1,44 @@
-//! Which parts of a file hold values that nobody may read: those of environment variables.
+//! Which parts of a file hold values that nobody may read: environment variables and key hashes.
 
 use std::ops::Range;
 
-use toml::de::{DeTable, DeValue};
+use super::tree::{Node, Table, Val};
 
-/// The values of all environment tables, wherever they stand: a misplaced or misspelt table holds
-/// the same secrets.
-pub(super) fn env_values(table: &DeTable<'_>) -> Vec<Range<usize>> {
+/// The values of all environment tables and key hashes, wherever they stand: a misplaced or
+/// misspelt table holds the same secrets. In bytes of a file that begins at `base`.
+pub(super) fn secrets(table: &Table, base: usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    collect(table, false, &mut found);
+    collect(table, false, base, &mut found);
     found
 }
 
-fn collect(table: &DeTable<'_>, secret: bool, found: &mut Vec<Range<usize>>) {
-    for (key, value) in table {
-        let secret = secret || names_env(key.get_ref());
-        visit(value.get_ref(), value.span(), secret, found);
+fn collect(table: &Table, secret: bool, base: usize, found: &mut Vec<Range<usize>>) {
+    for pair in &table.0 {
+        let secret = secret || names_secret(&pair.key);
+        visit(&pair.node, secret, base, found);
     }
 }
 
-fn visit(value: &DeValue<'_>, span: Range<usize>, secret: bool, found: &mut Vec<Range<usize>>) {
-    match value {
-        DeValue::Table(table) => collect(table, secret, found),
-        DeValue::Array(array) => {
+fn visit(node: &Node, secret: bool, base: usize, found: &mut Vec<Range<usize>>) {
+    match &node.value {
+        Val::Table(table) => collect(table, secret, base, found),
+        Val::Array(array) => {
             for item in array {
-                visit(item.get_ref(), item.span(), secret, found);
+                visit(item, secret, base, found);
             }
         }
-        _ if secret => found.push(span),
+        _ if secret => found.push(node.span.start - base..node.span.end - base),
         _ => {}
     }
 }
 
+fn names_secret(key: &str) -> bool {
+    names_env(key) || strsim::damerau_levenshtein(&key.to_ascii_lowercase(), "api_keys") <= 2
+}
+
 fn names_env(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    key != "env_passthrough"
+    !["env_passthrough", "env_remove"].contains(&key.as_str())
         && (key.starts_with("env")
             || (key.len() <= 4 && strsim::damerau_levenshtein(&key, "env") <= 1))
 }
@@ -48,11 +52,11 @@ pub(super) fn suspect_values(text: &str) -> Vec<Range<usize>> {
         let body = line.trim_end();
         let key = body.split('=').next().unwrap_or(body);
         if is_header(body) {
-            secret = body.split(|c: char| !is_bare(c)).any(names_env);
+            secret = body.split(|c: char| !is_bare(c)).any(names_secret);
         } else {
             secret |= key
                 .split(|c: char| !is_bare(c))
-                .any(|part| !part.is_empty() && names_env(part));
+                .any(|part| !part.is_empty() && names_secret(part));
             let value = if key.len() < body.len() {
                 key.len() + 1
             } else {
@@ -81,6 +85,8 @@ fn is_header(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use toml::de::DeTable;
+
     use super::*;
 
     #[test]
@@ -99,7 +105,7 @@ mod tests {
         "
         .replace("[agent.env]", "");
         let table = DeTable::parse(&text).expect("valid");
-        let mut found: Vec<&str> = env_values(table.get_ref())
+        let mut found: Vec<&str> = secrets(&Table::new(table.get_ref(), 0), 0)
             .into_iter()
             .map(|r| &text[r])
             .collect();

@@ -1,16 +1,14 @@
 //! From `[agent.pool]` to the size of a pool and the names of its instances.
 
 use std::collections::HashMap;
-use std::io;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
 
-use gascity_actors::model::{AgentName, PoolSpec, SessionName};
+use gascity_actors::model::{AgentName, PoolSpec};
 
 use super::agent::{Defaults, Draft};
 use super::fields::{Fields, invalid};
 use super::problem::{Problem, Problems};
-use super::source::{Bytes, LARGEST, Sources};
+use super::sources::Sources;
+use super::tree::Span;
 
 /// Reads the pool of an agent in `dir`; `path` is that of the pool's table.
 pub(super) fn read(
@@ -30,7 +28,7 @@ pub(super) fn read(
         let message = format!("`min` ({min}) is more than `max` ({max})");
         problems.push(Problem::conflict(path, keys, message));
     }
-    let rig = defaults.rigs.get(dir);
+    let rig = defaults.rigs.find(dir).map(|(_, rig)| rig);
     PoolSpec {
         min,
         max,
@@ -46,7 +44,7 @@ pub(super) fn read(
             }),
         on_boot: fields.text("on_boot").map(str::to_owned),
         on_death: fields.text("on_death").map(str::to_owned),
-        names: names(fields, path, dir, max, defaults.root, sources, problems),
+        names: names(fields, path, dir, max, sources, problems),
     }
 }
 
@@ -56,7 +54,6 @@ fn names(
     path: &str,
     dir: &str,
     max: Option<u32>,
-    root: &Path,
     sources: &mut Sources,
     problems: &mut Problems,
 ) -> Vec<AgentName> {
@@ -69,9 +66,9 @@ fn names(
         problems.push(Problem::conflict(path, keys, message));
         return Vec::new();
     };
-    let file: PathBuf = root.join(text).components().collect();
+    let file = problems.files.resolve(text, &span);
     let at = format!("{path}.namepool");
-    match read_text(&file, sources) {
+    match sources.text(&file) {
         Ok(listed) => {
             let mut names = Vec::new();
             for (number, line) in listed.lines().enumerate() {
@@ -91,37 +88,12 @@ fn names(
             names.truncate(usize::try_from(max).unwrap_or(usize::MAX));
             names
         }
-        Err(Unreadable { code, why }) => {
-            let message = format!("{} {why}", file.display());
-            problems.push(Problem::error(code, span, at, message).label("no names"));
+        Err(error) => {
+            let message = format!("{} {}", file.display(), error.why);
+            problems.push(Problem::error(error.code, span, at, message).label("no names"));
             Vec::new()
         }
     }
-}
-
-/// Why there are no names.
-struct Unreadable {
-    code: &'static str,
-    why: String,
-}
-
-fn read_text(file: &Path, sources: &mut Sources) -> Result<String, Unreadable> {
-    let problem = |code, why: &str| Unreadable {
-        code,
-        why: why.to_owned(),
-    };
-    let bytes = Bytes::read(file).map_err(|error| {
-        sources.absent(file.to_owned());
-        match error.kind() {
-            io::ErrorKind::NotFound => problem("file-missing", "does not exist"),
-            _ => problem("file-missing", &format!("cannot be read: {error}")),
-        }
-    })?;
-    sources.read(file.to_owned(), &bytes);
-    if bytes.bytes.len() as u64 > LARGEST {
-        return Err(problem("limit", &format!("is larger than {LARGEST} bytes")));
-    }
-    String::from_utf8(bytes.bytes).map_err(|_| problem("invalid-value", "is not UTF-8"))
 }
 
 /// The full name of an agent.
@@ -215,11 +187,11 @@ fn same(name: &AgentName, one: &Draft, other: &Draft) -> Problem {
     }
 }
 
-/// Instances must have names that are names, and sessions that are not too long.
+/// Instances must have names that are names.
 pub(super) fn check_names(
     name: &AgentName,
     pool: Option<&PoolSpec>,
-    span: Range<usize>,
+    span: Span,
     path: &str,
     problems: &mut Problems,
 ) {
@@ -233,14 +205,5 @@ pub(super) fn check_names(
     {
         let message = format!("an instance of the pool would be named `{bad}`, which is no name");
         problems.push(invalid(span, path, message));
-        return;
-    }
-    let listed = pool.into_iter().flat_map(|pool| &pool.names);
-    for name in listed.chain(&last).chain([name]) {
-        if SessionName::new(SessionName::of(name).as_str()).is_err() {
-            let message = format!("the name of the session of `{name}` is longer than 128 bytes");
-            problems.push(invalid(span, path, message));
-            return;
-        }
     }
 }

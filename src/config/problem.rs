@@ -1,11 +1,10 @@
 //! Problems of a file, collected while it is read and turned into diagnostics at the end.
 
-use std::ops::Range;
-
 use gascity_actors::ports::{Diagnostic, LoadError, Related};
 
+use super::files::Files;
 use super::render;
-use super::source::{FILE, Text};
+use super::tree::Span;
 
 /// As many problems as one load reports.
 pub(super) const MOST: usize = 100;
@@ -22,21 +21,23 @@ pub(super) enum Severity {
 pub(super) struct Problem {
     pub(super) severity: Severity,
     pub(super) code: &'static str,
-    pub(super) span: Range<usize>,
+    pub(super) span: Span,
     pub(super) path: String,
     pub(super) message: String,
     pub(super) label: String,
     pub(super) expected: Option<String>,
     pub(super) found: Option<String>,
     pub(super) help: Option<String>,
-    pub(super) related: Option<(Range<usize>, &'static str)>,
+    pub(super) related: Option<(Span, &'static str)>,
+    /// An error that does not stop the load.
+    pub(super) soft: bool,
 }
 
 impl Problem {
     /// An error; `label` stands at the caret.
     pub(super) fn error(
         code: &'static str,
-        span: Range<usize>,
+        span: Span,
         path: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
@@ -51,6 +52,7 @@ impl Problem {
             found: None,
             help: None,
             related: None,
+            soft: false,
         }
     }
 
@@ -79,7 +81,7 @@ impl Problem {
         self
     }
 
-    pub(super) fn related(mut self, span: Range<usize>, label: &'static str) -> Self {
+    pub(super) fn related(mut self, span: Span, label: &'static str) -> Self {
         self.related = Some((span, label));
         self
     }
@@ -88,7 +90,7 @@ impl Problem {
     /// least one of them is set.
     pub(super) fn conflict(
         path: &str,
-        keys: [(&str, Option<Range<usize>>); 2],
+        keys: [(&str, Option<Span>); 2],
         message: impl Into<String>,
     ) -> Self {
         let mut set: Vec<_> = keys
@@ -105,16 +107,22 @@ impl Problem {
         }
     }
 
-    fn diagnostic(&self, text: &Text) -> Diagnostic {
-        let (line, column) = text.position(self.span.start);
-        let (end_line, end_column) = text.position(self.span.end);
+    fn diagnostic(&self, files: &Files) -> Diagnostic {
+        let (file, line, column) = files.position(&self.span);
+        let (_, end_line, end_column) = match files.locate(&self.span) {
+            Some((file, local)) => {
+                let (line, column) = file.text.position(local.end);
+                ("", line, column)
+            }
+            None => ("", line, column),
+        };
         Diagnostic {
             severity: match self.severity {
                 Severity::Error => "error".into(),
                 Severity::Warning => "warning".into(),
             },
             code: self.code.into(),
-            file: FILE.into(),
+            file,
             line,
             column,
             end_line,
@@ -128,9 +136,9 @@ impl Problem {
                 .related
                 .iter()
                 .map(|(span, label)| {
-                    let (line, column) = text.position(span.start);
+                    let (file, line, column) = files.position(span);
                     Related {
-                        file: FILE.into(),
+                        file,
                         line,
                         column,
                         label: (*label).into(),
@@ -141,9 +149,12 @@ impl Problem {
     }
 }
 
-/// All problems of a load.
+/// All problems of a load, and the files they are in.
 #[derive(Debug, Default)]
-pub(super) struct Problems(Vec<Problem>);
+pub(super) struct Problems {
+    pub(super) files: Files,
+    found: Vec<Problem>,
+}
 
 /// What a load has to say, for people and for programs.
 #[derive(Debug, Default)]
@@ -153,31 +164,54 @@ pub(super) struct Report {
 }
 
 impl Problems {
+    pub(super) fn of(files: Files) -> Self {
+        Self {
+            files,
+            found: Vec::new(),
+        }
+    }
+
     pub(super) fn push(&mut self, problem: Problem) {
-        self.0.push(problem);
+        self.found.push(problem);
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.0
+        self.found
             .iter()
-            .any(|problem| problem.severity == Severity::Error)
+            .any(|problem| problem.severity == Severity::Error && !problem.soft)
     }
 
-    /// The first problems in the order of the file.
-    pub(super) fn report(mut self, text: &Text) -> Report {
-        self.0.sort_by_key(|problem| problem.span.start);
-        self.0.truncate(MOST);
+    /// How many there are so far.
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Lets the errors from number `since` on not stop the load. Says whether there are any.
+    pub(super) fn soften(&mut self, since: usize) -> bool {
+        let late = self.found.iter_mut().skip(since);
+        let errors = late.filter(|problem| problem.severity == Severity::Error);
+        errors.map(|problem| problem.soft = true).count() > 0
+    }
+
+    /// The first problems, by file, then by place; errors before warnings are dropped.
+    pub(super) fn report(&mut self) -> Report {
+        let mut found = std::mem::take(&mut self.found);
+        found.sort_by_key(|problem| problem.span.start);
+        if found.len() > MOST {
+            // Stable, so each kind stays in the order of the files.
+            found.sort_by_key(|problem| problem.severity == Severity::Warning);
+            found.truncate(MOST);
+            found.sort_by_key(|problem| problem.span.start);
+        }
         Report {
-            text: self
-                .0
+            text: found
                 .iter()
-                .map(|problem| render::render(problem, text))
+                .map(|problem| render::render(problem, &self.files))
                 .collect::<Vec<_>>()
                 .join("\n\n"),
-            diagnostics: self
-                .0
+            diagnostics: found
                 .iter()
-                .map(|problem| problem.diagnostic(text))
+                .map(|problem| problem.diagnostic(&self.files))
                 .collect(),
         }
     }

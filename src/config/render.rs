@@ -1,51 +1,42 @@
 //! Problems as people read them: the source line, a caret, the path of the key, what helps.
 
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
+use super::files::{Files, SourceFile};
 use super::problem::{Problem, Severity};
-use super::source::{FILE, Text};
+use super::tree::Span;
 
 /// Wide enough that no line of a diagnostic is cut short by the width of a terminal.
 const WIDTH: usize = 400;
 
-pub(super) fn render(problem: &Problem, text: &Text) -> String {
+pub(super) fn render(problem: &Problem, files: &Files) -> String {
     let level = match problem.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let first = problem
+    let title = level.primary_title(&problem.message).id(problem.code);
+    let mut group = Group::with_title(title);
+    let related = problem
         .related
         .as_ref()
-        .map_or(problem.span.start, |(span, _)| {
-            span.start.min(problem.span.start)
-        });
-    let last = problem
-        .related
-        .as_ref()
-        .map_or(problem.span.start, |(span, _)| {
-            span.start.max(problem.span.start)
-        });
-    let (lines, number) = text.shown_lines(first, last);
-    let base = lines.start;
-    let mut snippet = Snippet::source(&text.shown()[lines])
-        .path(FILE)
-        .line_start(number)
-        .annotation(
-            AnnotationKind::Primary
-                .span(text.shown_span(&problem.span, base))
-                .label(problem.label.as_str()),
-        );
-    if let Some((span, label)) = &problem.related {
-        snippet = snippet.annotation(
-            AnnotationKind::Context
-                .span(text.shown_span(span, base))
-                .label(*label),
-        );
+        .and_then(|(span, label)| Some((files.locate(span)?, *label)));
+    let mut origin = None;
+    if let Some((file, span)) = files.locate(&problem.span) {
+        let near = related
+            .as_ref()
+            .filter(|((other, _), _)| std::ptr::eq(*other, file))
+            .map(|((_, span), label)| (span.clone(), *label));
+        origin = Some(file.text.position(span.start));
+        group = group.element(snippet(file, &span, &problem.label, near));
     }
-    let mut group = level
-        .primary_title(&problem.message)
-        .id(problem.code)
-        .element(snippet);
+    if let Some(((file, span), label)) = &related {
+        let far = files
+            .locate(&problem.span)
+            .is_none_or(|(own, _)| !std::ptr::eq(own, *file));
+        if far {
+            group = group.element(snippet(file, span, label, None));
+        }
+    }
     if !problem.path.is_empty() {
         group = group.element(Level::NOTE.with_name("path").message(&problem.path));
     }
@@ -53,8 +44,40 @@ pub(super) fn render(problem: &Problem, text: &Text) -> String {
         group = group.element(Level::HELP.message(help));
     }
     let rendered = Renderer::plain().term_width(WIDTH).render(&[group]);
-    let (line, column) = text.position(problem.span.start);
-    tighten(&rendered, &format!("--> {FILE}:{line}:{column}"))
+    match (origin, files.locate(&problem.span)) {
+        (Some((line, column)), Some((file, _))) => {
+            tighten(&rendered, &format!("--> {}:{line}:{column}", file.shown))
+        }
+        _ => rendered,
+    }
+}
+
+fn snippet<'f>(
+    file: &'f SourceFile,
+    span: &Span,
+    label: &'f str,
+    near: Option<(Span, &'f str)>,
+) -> Snippet<'f, Annotation<'f>> {
+    let text = &file.text;
+    let other = near.as_ref().map_or(span.start, |(span, _)| span.start);
+    let (lines, number) = text.shown_lines(span.start.min(other), span.start.max(other));
+    let base = lines.start;
+    let snippet = Snippet::source(&text.shown()[lines])
+        .path(file.shown.as_str())
+        .line_start(number)
+        .annotation(
+            AnnotationKind::Primary
+                .span(text.shown_span(span, base))
+                .label(label),
+        );
+    match near {
+        Some((span, label)) => snippet.annotation(
+            AnnotationKind::Context
+                .span(text.shown_span(&span, base))
+                .label(label),
+        ),
+        None => snippet,
+    }
 }
 
 /// Sets the true position, which differs behind a masked value, and drops the empty line

@@ -1,13 +1,12 @@
-//! The bytes of a config file: reading, revision, positions, masked values.
+//! The bytes of a config file: reading, positions, masked values.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use gascity_actors::model::{canonical_hash, sha256_hex};
+use gascity_actors::model::sha256_hex;
 
 /// Name of the config file of a city.
 pub(super) const FILE: &str = "city.toml";
@@ -53,41 +52,37 @@ impl Bytes {
     }
 }
 
-/// Everything a load depends on, with what stands for it in the revision.
-#[derive(Debug, Default)]
-pub(super) struct Sources(BTreeMap<PathBuf, String>);
+/// Why the bytes of a file are no text that could be read.
+pub(super) struct Refusal {
+    pub(super) code: &'static str,
+    pub(super) message: String,
+    /// As much of it as can be shown, and where the trouble begins.
+    pub(super) text: Text,
+    pub(super) at: usize,
+}
 
-impl Sources {
-    /// Adds a file that was read.
-    pub(super) fn read(&mut self, path: PathBuf, bytes: &Bytes) {
-        self.0.insert(path, bytes.entry());
+/// The text of a config file, as people know it.
+pub(super) fn decode<'b>(bytes: &'b [u8], shown: &str) -> Result<&'b str, Box<Refusal>> {
+    if bytes.len() as u64 > LARGEST {
+        return Err(Box::new(Refusal {
+            code: "limit",
+            message: format!("{shown} is larger than {LARGEST} bytes"),
+            text: Text::default(),
+            at: 0,
+        }));
     }
-
-    /// Adds a file or directory that is not there, so that its coming is a change.
-    pub(super) fn absent(&mut self, path: PathBuf) {
-        self.0.insert(path, "absent".into());
-    }
-
-    /// The places, for whoever watches them.
-    pub(super) fn paths(&self) -> BTreeSet<PathBuf> {
-        self.0.keys().cloned().collect()
-    }
-
-    /// The revision of a city with these sources (config.md 5).
-    pub(super) fn revision(&self, root: &Path) -> String {
-        let by_name: BTreeMap<String, &str> = self
-            .0
-            .iter()
-            .map(|(path, entry)| {
-                let shown = path.strip_prefix(root).unwrap_or(path);
-                (shown.to_string_lossy().into_owned(), entry.as_str())
-            })
-            .collect();
-        canonical_hash(
-            "gc-revision-v1",
-            by_name.iter().map(|(path, entry)| (path.as_str(), *entry)),
-        )
-    }
+    std::str::from_utf8(bytes).map_err(|error| {
+        let good = &bytes[..error.valid_up_to()];
+        let line = good.iter().filter(|b| **b == b'\n').count() + 1;
+        // Empty lines: what is on them may be anything, also a secret.
+        let text = "\n".repeat(line - 1);
+        Box::new(Refusal {
+            code: "syntax",
+            message: format!("{shown} is not UTF-8, first in line {line}"),
+            at: text.len(),
+            text: Text::new(&text, Vec::new()),
+        })
+    })
 }
 
 /// The text of a file with what is needed to point into it and to show it.
@@ -144,6 +139,15 @@ impl Text {
             .get(start..offset)
             .map_or(0, |before| before.chars().count());
         (line.max(1), column + 1)
+    }
+
+    /// The text as it is.
+    pub(super) fn raw(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
     }
 
     /// The text with masked values.

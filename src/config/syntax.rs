@@ -1,29 +1,25 @@
 //! From text to a table in which every key and value knows its place.
 
 use std::ops::Range;
+use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
+use super::mask;
 use super::problem::{MOST, Problem, Problems};
-use super::{mask, source::Text};
+use super::source::Text;
+use super::tree::Table;
 
-/// A parsed file. A file with syntax errors has no table.
-pub(super) struct Parsed<'i> {
-    pub(super) table: Option<DeTable<'i>>,
-    pub(super) text: Text,
-}
-
-pub(super) fn parse<'i>(source: &'i str, problems: &mut Problems) -> Parsed<'i> {
+/// Reads the text of the file at `path` and adds it to the files of the load. A file with syntax
+/// errors has no table.
+pub(super) fn parse(source: &str, path: &Path, problems: &mut Problems) -> Option<Table> {
+    let base = problems.files.next_base();
     let (table, errors) = DeTable::parse_recoverable(source);
-    let table = table.into_inner();
-    let mut masks = mask::env_values(&table);
-    if errors.is_empty() {
-        return Parsed {
-            table: Some(table),
-            text: Text::new(source, masks),
-        };
+    let table = Table::new(&table.into_inner(), base);
+    let mut masks = mask::secrets(&table, base);
+    if !errors.is_empty() {
+        masks.extend(mask::suspect_values(source));
     }
-    masks.extend(mask::suspect_values(source));
     let text = Text::new(source, masks);
     let mut errors: Vec<_> = errors
         .iter()
@@ -34,15 +30,17 @@ pub(super) fn parse<'i>(source: &'i str, problems: &mut Problems) -> Parsed<'i> 
     errors.dedup_by_key(|(span, _)| text.position(span.start).0);
     // More are not reported, and each may cost another look at the whole file.
     errors.truncate(MOST);
-    for (span, message) in errors {
-        problems.push(problem(source, span, message));
+    problems.files.add(path, text);
+    for (span, message) in &errors {
+        problems.push(problem(source, base, span.clone(), message));
     }
-    Parsed { table: None, text }
+    errors.is_empty().then_some(table)
 }
 
-fn problem(source: &str, span: Range<usize>, message: &str) -> Problem {
+fn problem(source: &str, base: usize, span: Range<usize>, message: &str) -> Problem {
+    let at = |span: Range<usize>| span.start + base..span.end + base;
     if message != "duplicate key" {
-        return Problem::error("syntax", span, "", message);
+        return Problem::error("syntax", at(span), "", message);
     }
     let key = source
         .get(span.clone())
@@ -51,13 +49,13 @@ fn problem(source: &str, span: Range<usize>, message: &str) -> Problem {
         .to_string();
     let problem = Problem::error(
         "duplicate-key",
-        span.clone(),
+        at(span.clone()),
         "",
         format!("`{key}` is defined twice"),
     )
     .label("second definition");
     match first_definition(source, &span) {
-        Some(first) => problem.related(first, "first definition"),
+        Some(first) => problem.related(at(first), "first definition"),
         None => problem,
     }
 }
@@ -123,8 +121,9 @@ mod tests {
             ("[[t]]\na = 1\n[[t]]\na = 1\na = 2\n", 18),
         ] {
             let mut problems = Problems::default();
-            let parsed = parse(source, &mut problems);
-            let report = problems.report(&parsed.text);
+            let parsed = parse(source, Path::new("/c/city.toml"), &mut problems);
+            assert!(parsed.is_none());
+            let report = problems.report();
             let [diagnostic] = &report.diagnostics[..] else {
                 panic!("{source}: {report:?}")
             };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gascity_actors::model::CitySpec;
@@ -14,12 +14,15 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::source::file_of;
+use super::sources::Sources;
 use super::{LoadedCity, Loader};
 
 /// Quiet time after the last event before a change is told.
 const QUIET: Duration = Duration::from_millis(200);
 /// Time after the first event when it is told anyhow.
 const FORCED: Duration = Duration::from_secs(2);
+/// How often sources are looked at before any load succeeded.
+const UNKNOWN_PATROL: Duration = Duration::from_secs(30);
 /// Symbolic links followed from the file before it counts as a loop.
 const MOST_LINKS: usize = 40;
 
@@ -32,6 +35,7 @@ pub struct ConfigFiles {
     loaded: watch::Sender<Option<Arc<LoadedCity>>>,
     files: Arc<Files>,
     _watching: Option<AbortOnDropHandle<()>>,
+    _looking: AbortOnDropHandle<()>,
     /// Keeps `changes` open when nothing is watched.
     _changed: Arc<watch::Sender<u64>>,
 }
@@ -39,7 +43,8 @@ pub struct ConfigFiles {
 impl ConfigFiles {
     /// Watches the files that `loader` reads. Must be called within a Tokio runtime.
     ///
-    /// Where watching is not possible, a warning is logged and `changes` never changes.
+    /// Where watching is not possible, a warning is logged and changes are found by looking at the
+    /// files once in a while, as often as the city patrols.
     #[must_use]
     pub fn watch(loader: Loader) -> Self {
         let changed = Arc::new(watch::Sender::new(0));
@@ -48,7 +53,9 @@ impl ConfigFiles {
             .map_err(|error| tracing::warn!(root = %loader.root().display(), %error, "config is not watched"))
             .ok()
             .map(|watching| AbortOnDropHandle::new(tokio::spawn(watching.run(changed.clone()))));
+        let looking = tokio::spawn(look_now_and_then(files.clone(), changed.clone()));
         Self {
+            _looking: AbortOnDropHandle::new(looking),
             changes: changed.subscribe(),
             loaded: watch::Sender::new(None),
             files,
@@ -78,7 +85,9 @@ impl Desired for ConfigFiles {
             let attempt = tokio::task::spawn_blocking(move || loader.attempt())
                 .await
                 .map_err(|error| broken(&error))?;
-            self.files.follow(attempt.sources, attempt.result.is_err());
+            let patrol = attempt.result.as_ref().ok();
+            let patrol = patrol.map(|city| city.spec.daemon.patrol_interval);
+            self.files.follow(attempt.sources, patrol);
             let loaded = attempt.result?;
             let spec = loaded.spec.clone();
             self.loaded.send_replace(Some(Arc::new(loaded)));
@@ -105,34 +114,62 @@ fn broken(error: &tokio::task::JoinError) -> LoadError {
     }
 }
 
-/// The files a load depends on, be they there or not.
+/// What a load depends on, be it there or not.
 #[derive(Debug, Default)]
 struct Files {
-    paths: Mutex<BTreeSet<PathBuf>>,
+    followed: Mutex<Followed>,
     /// Something happened to one of them, or there are others.
     touched: Notify,
 }
 
+#[derive(Debug, Default)]
+struct Followed {
+    paths: BTreeSet<PathBuf>,
+    /// Directories in which anything counts.
+    trees: BTreeSet<PathBuf>,
+    /// The sources of the last load, and how often to look at them.
+    last: Option<(Arc<Sources>, Duration)>,
+}
+
 impl Files {
+    fn lock(&self) -> MutexGuard<'_, Followed> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes the sources of a load. One that failed may not have come to all of them, so the
-    /// earlier ones stay.
-    fn follow(&self, mut found: BTreeSet<PathBuf>, failed: bool) {
-        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed {
-            found.extend(paths.iter().cloned());
+    /// earlier ones stay. `patrol` says how often to look at them.
+    fn follow(&self, sources: Sources, patrol: Option<Duration>) {
+        let mut followed = self.lock();
+        let (mut paths, mut trees) = (sources.paths(), sources.dirs().clone());
+        let before = followed.last.as_ref().map(|(_, often)| *often);
+        if patrol.is_none() {
+            paths.extend(followed.paths.iter().cloned());
+            trees.extend(followed.trees.iter().cloned());
         }
-        if *paths != found {
-            *paths = found;
+        let often = patrol.or(before).unwrap_or(UNKNOWN_PATROL);
+        followed.last = Some((Arc::new(sources), often));
+        if followed.paths != paths || followed.trees != trees {
+            followed.paths = paths;
+            followed.trees = trees;
             // Told as a change: one that came between the load and the watch is seen then.
             self.touched.notify_one();
         }
     }
+}
 
-    fn paths(&self) -> BTreeSet<PathBuf> {
-        self.paths
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+/// Looks at all sources now and then: what no watcher told is found too.
+async fn look_now_and_then(files: Arc<Files>, changed: Arc<watch::Sender<u64>>) {
+    loop {
+        let last = files.lock().last.clone();
+        let often = last.as_ref().map_or(UNKNOWN_PATROL, |(_, often)| *often);
+        tokio::time::sleep(often).await;
+        let Some((sources, _)) = last else {
+            continue;
+        };
+        let look = tokio::task::spawn_blocking(move || sources.changed());
+        if look.await.unwrap_or(false) {
+            changed.send_modify(|count| *count += 1);
+        }
     }
 }
 
@@ -141,28 +178,56 @@ struct Watching {
     watcher: RecommendedWatcher,
     root: PathBuf,
     files: Arc<Files>,
-    sources: Arc<Mutex<Sources>>,
+    concern: Arc<Mutex<Concern>>,
     directories: BTreeSet<PathBuf>,
 }
 
 /// The directory entries whose change can change a file.
-type Sources = BTreeSet<(PathBuf, OsString)>;
+type Entries = BTreeSet<(PathBuf, OsString)>;
+
+/// What a watcher must tell.
+#[derive(Debug, Default)]
+struct Concern {
+    entries: Entries,
+    /// The directories they are in.
+    holders: BTreeSet<PathBuf>,
+    trees: BTreeSet<PathBuf>,
+}
+
+impl Concern {
+    fn has(&self, event: &notify::Event) -> bool {
+        if matches!(event.kind, EventKind::Access(_)) {
+            return false;
+        }
+        event.need_rescan()
+            || event.paths.is_empty()
+            || event.paths.iter().any(|path| self.has_path(path))
+    }
+
+    fn has_path(&self, path: &Path) -> bool {
+        if self.holders.contains(path) || self.trees.contains(path) {
+            return true;
+        }
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+            return true;
+        };
+        let state = name == ".git" || name == ".gc";
+        self.entries.contains(&(dir.to_owned(), name.to_owned()))
+            || (self.trees.contains(dir) && !state)
+    }
+}
 
 impl Watching {
     fn start(root: &Path, files: Arc<Files>) -> notify::Result<Self> {
         let root = std::fs::canonicalize(root)?;
-        let sources = Arc::new(Mutex::new(Sources::new()));
-        files
-            .paths
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(file_of(&root));
+        let concern = Arc::new(Mutex::new(Concern::default()));
+        files.lock().paths.insert(file_of(&root));
         let watcher = notify::recommended_watcher({
-            let (sources, files) = (sources.clone(), files.clone());
+            let (concern, files) = (concern.clone(), files.clone());
             move |event: notify::Result<notify::Event>| {
-                let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
+                let concern = concern.lock().unwrap_or_else(PoisonError::into_inner);
                 // An error of the watcher may hide anything, so it counts as a change.
-                if event.map_or(true, |event| concerns(&event, &sources)) {
+                if event.map_or(true, |event| concern.has(&event)) {
                     files.touched.notify_one();
                 }
             }
@@ -171,7 +236,7 @@ impl Watching {
             watcher,
             root: root.clone(),
             files,
-            sources,
+            concern,
             directories: BTreeSet::new(),
         };
         this.watch_directory(root)?;
@@ -188,17 +253,27 @@ impl Watching {
 
     /// Watches what leads to the files now: links may point elsewhere than before.
     fn follow(&mut self) {
-        let files = self.files.paths();
-        let sources: Sources = files
+        let (files, trees) = {
+            let followed = self.files.lock();
+            (followed.paths.clone(), followed.trees.clone())
+        };
+        // What lies in a directory that is watched whole needs no look of its own.
+        let alone = files
             .iter()
-            .flat_map(|file| entries_to(reachable(file)))
-            .collect();
-        let wanted: BTreeSet<PathBuf> = sources
+            .filter(|file| file.parent().is_none_or(|dir| !trees.contains(dir)));
+        let entries: Entries = alone.flat_map(|file| entries_to(reachable(file))).collect();
+        let holders: BTreeSet<PathBuf> = entries.iter().map(|(dir, _)| dir.clone()).collect();
+        let wanted: BTreeSet<PathBuf> = holders
             .iter()
-            .map(|(directory, _)| directory.clone())
-            .chain([self.root.clone()])
+            .chain(&trees)
+            .chain([&self.root])
+            .cloned()
             .collect();
-        *self.sources.lock().unwrap_or_else(PoisonError::into_inner) = sources;
+        *self.concern.lock().unwrap_or_else(PoisonError::into_inner) = Concern {
+            entries,
+            holders,
+            trees,
+        };
         for gone in self
             .directories
             .difference(&wanted)
@@ -245,19 +320,6 @@ impl Watching {
     }
 }
 
-fn concerns(event: &notify::Event, sources: &Sources) -> bool {
-    if matches!(event.kind, EventKind::Access(_)) {
-        return false;
-    }
-    event.need_rescan()
-        || event.paths.is_empty()
-        || event.paths.iter().any(|path| {
-            sources
-                .iter()
-                .any(|(directory, name)| path == directory || *path == directory.join(name))
-        })
-}
-
 /// `file`, or the first directory missing on the way to it.
 fn reachable(file: &Path) -> &Path {
     file.ancestors()
@@ -266,8 +328,8 @@ fn reachable(file: &Path) -> &Path {
 }
 
 /// The directory entries that a lookup of `file` passes behind symbolic links, and the last one.
-fn entries_to(file: &Path) -> Sources {
-    let mut entries = Sources::new();
+fn entries_to(file: &Path) -> Entries {
+    let mut entries = Entries::new();
     let Some((directory, name)) = file.parent().zip(file.file_name()) else {
         return entries;
     };

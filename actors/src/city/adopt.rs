@@ -220,5 +220,6 @@ fn stranger(agent: &AgentName, session: &SessionName) -> AgentSpec {
         process_names: Vec::new(),
         live: Vec::new(),
         held: None,
+        blueprint: None,
     }
 }

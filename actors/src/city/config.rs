@@ -1,6 +1,6 @@
 //! Following the config: load, accept whole or refuse whole, swap one `Arc`, reconcile.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -84,8 +84,9 @@ impl CityState {
     }
 
     fn swaps_provider(&self, spec: &CitySpec) -> bool {
-        let same = spec.name == self.args.spec.name;
-        same && self.is_open() && spec.provider != self.args.spec.provider
+        self.fixed_keys(spec).is_empty()
+            && self.is_open()
+            && spec.provider != self.args.spec.provider
     }
 
     pub(super) fn take_config(
@@ -108,7 +109,7 @@ impl CityState {
                 self.report_pending_name(None);
                 ReloadOutcome::Unchanged
             }
-            Ok(spec) if spec.name != self.args.spec.name => self.refuse_rename(&spec),
+            Ok(spec) if !self.fixed_keys(&spec).is_empty() => self.refuse(&spec),
             Ok(_) if self.is_stopping() => ReloadOutcome::Unchanged,
             Ok(spec) => {
                 self.report_pending_name(None);
@@ -118,27 +119,56 @@ impl CityState {
         }
     }
 
-    fn refuse_rename(&mut self, spec: &CitySpec) -> ReloadOutcome {
-        let (from, to) = (self.args.spec.name.to_string(), spec.name.to_string());
-        let why =
-            format!("workspace.name changed from {from} to {to}: restart the city to apply it");
-        let diagnostic = Diagnostic {
-            severity: "error".into(),
-            code: "identity-change".into(),
-            path: "workspace.name".into(),
-            message: why.clone(),
-            help: Some("gc restart".into()),
-            ..Diagnostic::default()
+    /// Keys that a running city cannot change and that differ, each with its old and new value.
+    fn fixed_keys(&self, spec: &CitySpec) -> Vec<(String, String, String)> {
+        let own = &self.args.spec;
+        let name = (
+            "workspace.name".to_owned(),
+            own.name.to_string(),
+            spec.name.to_string(),
+        );
+        let keys: BTreeSet<&String> = own.identity.keys().chain(spec.identity.keys()).collect();
+        let value =
+            |spec: &CitySpec, key: &str| spec.identity.get(key).cloned().unwrap_or_default();
+        let others = keys
+            .into_iter()
+            .map(|key| (key.clone(), value(own, key), value(spec, key)));
+        std::iter::once(name)
+            .chain(others)
+            .filter(|(_, from, to)| from != to)
+            .collect()
+    }
+
+    fn refuse(&mut self, spec: &CitySpec) -> ReloadOutcome {
+        let changed = self.fixed_keys(spec);
+        let city = self.args.spec.name.clone();
+        let diagnostics: Vec<Diagnostic> = changed
+            .iter()
+            .map(|(key, from, to)| Diagnostic {
+                severity: "error".into(),
+                code: "identity-change".into(),
+                path: key.clone(),
+                message: format!("{key} changed from {from} to {to}: restart the city to apply it"),
+                help: Some(format!("gc restart {city}")),
+                ..Diagnostic::default()
+            })
+            .collect();
+        let messages = diagnostics.iter().map(|found| found.message.as_str());
+        let why = messages.collect::<Vec<_>>().join("\n");
+        let part = |pick: fn(&(String, String, String)) -> &String| {
+            changed.iter().map(pick).cloned().collect::<Vec<_>>()
         };
+        let joined = |texts: Vec<String>| texts.join(", ");
         self.emit(
             EventDraft::new("config.reload_refused", "")
                 .message(why.clone())
-                .with("keys", json!(["workspace.name"]))
-                .with("from", from)
-                .with("to", to),
+                .with("keys", json!(part(|(key, _, _)| key)))
+                .with("from", joined(part(|(_, from, _)| from)))
+                .with("to", joined(part(|(_, _, to)| to))),
         );
-        self.config.trouble(ConfigState::Refused, vec![diagnostic]);
-        self.report_pending_name(Some(spec.name.clone()));
+        self.config.trouble(ConfigState::Refused, diagnostics);
+        let renamed = (spec.name != city).then(|| spec.name.clone());
+        self.report_pending_name(renamed);
         ReloadOutcome::Refused(why)
     }
 

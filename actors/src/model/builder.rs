@@ -125,6 +125,7 @@ impl CitySpecBuilder {
             suspended: self.suspended,
             max_agents: self.max_agents,
             provider: self.provider,
+            identity: BTreeMap::new(),
             agents,
         };
         crate::policy::check_dependencies(&spec.agents)?;
@@ -290,6 +291,7 @@ impl AgentSpecBuilder {
             restart: self.restart,
             limit: self.limit,
             suspended: self.suspended,
+            blueprint: None,
         })
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::template::Template;
+
 /// A name that breaks the grammar of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {kind} {text:?}: {rule}")]
@@ -142,6 +144,29 @@ impl SessionName {
     #[must_use]
     pub fn of(agent: &AgentName) -> Self {
         Self(agent.as_str().replace('/', "--").into())
+    }
+
+    /// The session of an instance under another template. It may break the grammar, so a load
+    /// checks it with [`SessionName::new`].
+    pub(super) fn made(template: &Template, city: &str, agent: &AgentName) -> Self {
+        let (dir, name) = agent
+            .as_str()
+            .rsplit_once('/')
+            .unwrap_or(("", agent.as_str()));
+        let text = template.render(|variable| match variable {
+            "Agent" => Some(agent.as_str().replace('/', "--").into()),
+            "City" => Some(city.into()),
+            "Dir" => Some(dir.replace('/', "--").into()),
+            "Name" => Some(name.into()),
+            _ => None,
+        });
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        Self(
+            text.chars()
+                .map(|c| if plain(c) { c } else { '_' })
+                .collect::<String>()
+                .into(),
+        )
     }
 }
 

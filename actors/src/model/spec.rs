@@ -33,6 +33,8 @@ pub struct CitySpec {
     pub max_agents: Option<usize>,
     /// Word for the session provider (`[session] provider`). A change swaps it.
     pub provider: String,
+    /// What else a running city cannot change, by key. A config that differs in it is refused.
+    pub identity: BTreeMap<String, String>,
     /// The agents, in config order: fixed ones and templates of pools.
     pub agents: Vec<Arc<AgentSpec>>,
 }
@@ -218,6 +220,54 @@ pub struct AgentSpec {
     pub limit: RestartLimit,
     /// Held back by the user.
     pub suspended: bool,
+    /// How its session is named, and what differs between instances; by default, the name.
+    pub blueprint: Option<Arc<Blueprint>>,
+}
+
+/// What is made anew for each instance of a template.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Blueprint {
+    /// Name of the city.
+    pub city: String,
+    /// Names sessions; variables `Agent`, `City`, `Dir` and `Name`.
+    pub session: Template,
+    /// Texts with variables of the instance; `None` if all instances are alike.
+    pub texts: Option<InstanceTexts>,
+}
+
+/// Texts of a launch whose variables are filled in for each instance: `Session`, `Agent`,
+/// `AgentBase` and, but for `work_dir`, `WorkDir`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct InstanceTexts {
+    /// Where a relative `work_dir` starts.
+    pub root: PathBuf,
+    /// Working directory.
+    pub work_dir: Template,
+    /// As [`Launch::pre_start`].
+    pub pre_start: Vec<Template>,
+    /// As [`Launch::session_setup`].
+    pub session_setup: Vec<Template>,
+    /// As [`AgentSpec::live`].
+    pub live: Vec<Template>,
+    /// As [`Prompt::text`].
+    pub prompt: Option<Template>,
+    /// Parts of the fingerprint that the launch does not tell.
+    pub parts: BTreeMap<String, String>,
+}
+
+impl InstanceTexts {
+    /// Whether instances differ.
+    #[must_use]
+    pub fn differ(&self) -> bool {
+        let lists = [&self.pre_start, &self.session_setup, &self.live];
+        lists
+            .into_iter()
+            .flatten()
+            .chain([&self.work_dir])
+            .chain(&self.prompt)
+            .flat_map(Template::variables)
+            .any(|name| ["Session", "Agent", "AgentBase"].contains(&name))
+    }
 }
 
 /// What a provider needs to know to start a run; opaque to the tree.
@@ -374,12 +424,55 @@ impl AgentSpec {
             None if pool.max == Some(1) => self.name.clone(),
             None => self.name.numbered(slot),
         };
-        Self {
-            session: SessionName::of(&name),
+        let mut spec = Self {
             name,
             pool_slot: Some(slot),
             ..self.clone()
-        }
+        };
+        spec.stamp();
+        spec
+    }
+
+    /// Fills in what its blueprint says for its own name.
+    pub fn stamp(&mut self) {
+        let Some(blueprint) = self.blueprint.clone() else {
+            self.session = SessionName::of(&self.name);
+            return;
+        };
+        self.session = SessionName::made(&blueprint.session, &blueprint.city, &self.name);
+        let Some(texts) = &blueprint.texts else {
+            return;
+        };
+        let base = self.name.as_str().rsplit('/').next().unwrap_or_default();
+        let early = |name: &str| match name {
+            "Agent" => Some(self.name.as_str().into()),
+            "AgentBase" => Some(base.into()),
+            _ => None,
+        };
+        // Without `.` and doubled slashes; `..` stays, since behind a link it cannot be folded.
+        let work_dir: PathBuf = texts
+            .root
+            .join(texts.work_dir.render(early))
+            .components()
+            .collect();
+        let shown = work_dir.to_string_lossy();
+        let value = |name: &str| match name {
+            "Session" => Some(self.session.as_str().into()),
+            "WorkDir" => Some(shown.as_ref().into()),
+            name => early(name),
+        };
+        let lines = |lines: &[Template]| lines.iter().map(|line| line.render(value)).collect();
+        let mut launch = (*self.launch).clone();
+        launch.pre_start = lines(&texts.pre_start);
+        launch.session_setup = lines(&texts.session_setup);
+        launch.prompt.text = texts.prompt.as_ref().map(|prompt| prompt.fill(value));
+        let live = lines(&texts.live);
+        launch.work_dir = work_dir.clone();
+        let mut parts = launch.fingerprint_parts();
+        parts.extend(texts.parts.clone());
+        self.live = live;
+        self.fingerprint = Fingerprint::of(&parts);
+        self.launch = Arc::new(launch);
     }
 
     /// A template: its instances are agents, it is none itself.

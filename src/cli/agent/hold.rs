@@ -208,6 +208,14 @@ impl Told {
     }
 }
 
+/// Has an edited file loaded now; `false` if nobody runs the city.
+///
+/// # Errors
+/// If whoever runs it does not answer, or does not take the file up.
+pub(in crate::cli) fn take_up(context: &Context, root: &Path) -> CliResult<bool> {
+    Ok(tell(context, root)?.client.is_some())
+}
+
 /// Has the file loaded now, if somebody runs the city.
 fn tell(context: &Context, root: &Path) -> CliResult<Told> {
     let (Seat::Standalone(mut client) | Seat::Supervisor(mut client)) = context.seat(root)? else {
@@ -263,9 +271,10 @@ fn not_running(suspended: bool) -> &'static str {
     }
 }
 
-fn refused(error: EditError) -> CliError {
+/// An edit that was not made.
+pub(in crate::cli) fn refused(error: EditError) -> CliError {
     let code = match &error {
-        EditError::Invalid(_) => Code::Config,
+        EditError::Invalid(_) | EditError::Refused(_) => Code::Config,
         EditError::UnknownAgent { .. } | EditError::UnknownRig { .. } => Code::NotFound,
         EditError::Raced => Code::Conflict,
         _ => Code::Failed,

@@ -4,24 +4,64 @@ use std::ops::Range;
 
 use toml_edit::{Document, Item, TableLike};
 
-use super::{Place, SUSPENDED};
+use super::{PATCHES, Place, SUSPENDED, Target};
 
-/// The text with the key set to `true`, or without it. `None` if the place was not found.
-pub(super) fn set_suspended(text: &str, place: Place, suspended: bool) -> Option<String> {
+/// The text with the key set to a value, or without it. `None` if the place was not found.
+pub(super) fn set(
+    text: &str,
+    place: Place,
+    target: &Target,
+    value: Option<bool>,
+) -> Option<String> {
+    if place == Place::NewPatch {
+        let names = target.identity();
+        let names = ["name", "dir"].into_iter().filter_map(|key| {
+            let text = names.get(key)?.as_str()?;
+            Some((key, toml_edit::Value::from(text)))
+        });
+        let flag = (SUSPENDED, toml_edit::Value::from(value?));
+        let pairs: Vec<_> = names.chain([flag]).collect();
+        return Some(append(text, "[[patches.agent]]", &pairs));
+    }
     let document = Document::parse(text).ok()?;
     let Some(table) = Written::find(document.as_table(), place) else {
         // Only the table of the city may be missing. A dotted key needs no table that would be
         // left over later; keys stand before all tables.
         let start = line_start(text, 0);
-        let line = format!("workspace.{SUSPENDED} = true{}", line_end(text, start));
-        return (suspended && place == Place::Workspace).then(|| splice(text, start..start, &line));
+        let line = format!(
+            "workspace.{SUSPENDED} = {}{}",
+            value?,
+            line_end(text, start)
+        );
+        return (place == Place::Workspace).then(|| splice(text, start..start, &line));
     };
-    match (table.span(SUSPENDED), suspended) {
-        (Some((_, value)), true) => Some(splice(text, value, "true")),
-        (Some((key, value)), false) => Some(table.remove(text, key.start..value.end)),
-        (None, true) => table.insert(text),
-        (None, false) => None,
+    match (table.span(SUSPENDED), value) {
+        (Some((_, at)), Some(value)) => Some(splice(text, at, &value.to_string())),
+        (Some((key, at)), None) => Some(match table.is_bare_patch(place) {
+            true => table.remove_whole(text)?,
+            false => table.remove(text, key.start..at.end),
+        }),
+        (None, Some(value)) => table.insert(text, value),
+        (None, None) => None,
     }
+}
+
+/// The text with a table at its end.
+pub(super) fn append(text: &str, header: &str, pairs: &[(&str, toml_edit::Value)]) -> String {
+    let end = line_end(text, text.len());
+    let mut new = text.to_owned();
+    if !text.is_empty() && !text.ends_with('\n') {
+        new.push_str(end);
+    }
+    if !text.is_empty() {
+        new.push_str(end);
+    }
+    new.push_str(header);
+    new.push_str(end);
+    for (key, value) in pairs {
+        new.push_str(&format!("{key} = {value}{end}"));
+    }
+    new
 }
 
 /// A table as it is written down.
@@ -46,7 +86,8 @@ impl<'d> Written<'d> {
     fn find(file: &'d toml_edit::Table, place: Place) -> Option<Self> {
         match place {
             Place::Workspace => Self::of(file.get("workspace")?),
-            Place::Item(array, index) => match file.get(array)? {
+            Place::NewPatch => None,
+            Place::Item(path, index) => match find(file, path)? {
                 Item::ArrayOfTables(tables) => Some(Self::header(tables.get(index)?)),
                 Item::Value(list) => {
                     let table = list.as_array()?.get(index)?.as_inline_table()?;
@@ -103,23 +144,58 @@ impl<'d> Written<'d> {
         self.span("name").or_else(first)
     }
 
+    /// A patch that does nothing but set the key.
+    fn is_bare_patch(&self, place: Place) -> bool {
+        let bare = |(key, _): (&str, &Item)| ["name", "dir", SUSPENDED].contains(&key);
+        matches!(place, Place::Item(PATCHES, _))
+            && self.style == Style::Header
+            && self.table.iter().all(bare)
+    }
+
+    /// The text without the table: its header and keys, and an empty line before it.
+    fn remove_whole(&self, text: &str) -> Option<String> {
+        let keys = self.table.iter().filter_map(|(key, _)| self.span(key));
+        let last = keys.map(|(_, value)| value.end).max()?;
+        let start = line_start(text, self.span.clone()?.start);
+        let end = text[last..]
+            .find('\n')
+            .map_or(text.len(), |at| last + at + 1);
+        let lines = text[start..end].lines();
+        let plain = lines
+            .skip(1)
+            .all(|line| !line.contains('#') && line.contains('='));
+        // A comment in it is the user's.
+        plain.then_some(())?;
+        let before = &text[..start];
+        let gap = ["\r\n", "\n"].into_iter().find(|gap| {
+            before
+                .strip_suffix(gap)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('\n'))
+        });
+        Some(splice(text, start - gap.map_or(0, str::len)..end, ""))
+    }
+
     /// The text with the key, behind the name.
-    fn insert(&self, text: &str) -> Option<String> {
+    fn insert(&self, text: &str, value: bool) -> Option<String> {
         let anchor = self.anchor();
         if self.style == Style::Inline {
             return match anchor {
-                Some((_, value)) => {
-                    let pair = format!(", {SUSPENDED} = true");
-                    Some(splice(text, value.end..value.end, &pair))
+                Some((_, at)) => {
+                    let pair = format!(", {SUSPENDED} = {value}");
+                    Some(splice(text, at.end..at.end, &pair))
                 }
                 None => {
                     let inside = self.span.clone()?.start + 1;
-                    Some(splice(text, inside..inside, &format!("{SUSPENDED} = true")))
+                    Some(splice(
+                        text,
+                        inside..inside,
+                        &format!("{SUSPENDED} = {value}"),
+                    ))
                 }
             };
         }
         let (key, end) = match anchor {
-            Some((key, value)) => (key.start, value.end),
+            Some((key, at)) => (key.start, at.end),
             None => self.span.clone().map(|span| (span.start, span.end))?,
         };
         // What stands before the key is its indentation and, if it is dotted, its table.
@@ -129,7 +205,7 @@ impl<'d> Written<'d> {
         } else {
             before
         };
-        let line = format!("{prefix}{SUSPENDED} = true");
+        let line = format!("{prefix}{SUSPENDED} = {value}");
         let newline = line_end(text, end);
         Some(match text[end..].find('\n') {
             Some(at) => splice(
@@ -175,6 +251,13 @@ impl<'d> Written<'d> {
             None => before.to_owned(),
         }
     }
+}
+
+/// The item at the end of a path of keys.
+fn find<'d>(file: &'d toml_edit::Table, path: &[&str]) -> Option<&'d Item> {
+    let (first, rest) = path.split_first()?;
+    rest.iter()
+        .try_fold(file.get(first)?, |at, key| at.get(key))
 }
 
 fn splice(text: &str, range: Range<usize>, with: &str) -> String {

@@ -1,103 +1,120 @@
 //! Whether a value is of the kind its key takes.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::time::Duration;
 
-use gascity_actors::model::{AgentName, CityName};
-use toml::de::{DeTable, DeValue};
+use gascity_actors::model::{AgentName, CityName, Template};
 
 use super::super::duration;
-use super::super::keys::{Key, Kind, nearest};
+use super::super::files::Layer;
+use super::super::keys::{Key, Kind, Section, nearest};
 use super::super::problem::{Problem, Problems};
-use super::{Value, invalid, join, read, wrong_type};
+use super::super::tree::{Node, Span, Table, Val};
+use super::{Item, Value, Variable, Written, invalid, join, read, wrong_type};
 
 /// Checks the value of `key`.
 pub(super) fn check(
     key: &Key,
-    value: &DeValue<'_>,
-    span: Range<usize>,
+    node: &Node,
     path: &str,
+    layer: Layer,
     problems: &mut Problems,
 ) -> Option<Value> {
-    let checked = match (key.kind, value) {
-        (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-        (Kind::Count(least, most), DeValue::Integer(_)) => {
-            count(value, least, most).map(Value::Count)
+    let span = || node.span.clone();
+    let checked = match (key.kind, &node.value) {
+        (Kind::Free, _) => Ok(Value::Flag(true)),
+        (Kind::Flag, Val::Boolean(flag)) => Ok(Value::Flag(*flag)),
+        (Kind::Count(least, most), Val::Integer { digits, radix }) => {
+            count(digits, *radix, least, most).map(Value::Count)
         }
-        (Kind::Duration(least), DeValue::String(text)) => {
-            at_least(text, least).map(Value::Duration)
+        (Kind::Limit, Val::Integer { digits, radix }) => limit(digits, *radix).map(Value::Limit),
+        (Kind::Duration(least), Val::Text(text)) => {
+            at_least(text, least).map(|duration| Value::Duration(duration, text.clone()))
         }
-        (Kind::Limit, DeValue::Integer(_)) => limit(value).map(Value::Limit),
-        (Kind::Texts | Kind::Words | Kind::Lines, DeValue::Array(array)) => {
-            return texts(key.kind, array.iter(), path, problems);
+        (Kind::OneOrMore, Val::Text(text)) => {
+            text_of(Kind::Command, text).map(|text| Value::Texts(vec![(text, span())]))
         }
-        (Kind::Table(section), DeValue::Table(table)) => {
-            return Some(Value::Table(read(section, table, path, problems)));
+        (Kind::OneOrMore, Val::Array(_)) => {
+            return texts(Kind::Words, node, path, problems).map(Value::Texts);
         }
-        (Kind::Env, DeValue::Table(table)) => return env(table, path, problems),
+        (Kind::KeyHashes, Val::Array(_)) => return key_hashes(node, path, problems),
+        (kind, Val::Array(_)) if kind.is_list() => {
+            return texts(kind, node, path, problems).map(Value::Texts);
+        }
+        (Kind::Table(section), Val::Table(table)) => {
+            let from = Written {
+                table,
+                header: span(),
+                path,
+                layer,
+            };
+            return Some(Value::Table(read(section, &from, problems)));
+        }
+        (Kind::Tables(section), Val::Array(items)) => {
+            return Some(tables(section, items, path, layer, problems));
+        }
+        (Kind::Tables(section), other) => {
+            let help = format!("each is written as `{}`", section.header);
+            problems.push(wrong_type(key.kind.noun(), other, span(), path).help(help));
+            return None;
+        }
+        (Kind::Dict(section), Val::Table(table)) => {
+            return Some(dict(section, table, path, layer, problems));
+        }
+        (Kind::Env | Kind::Map, Val::Table(table)) => {
+            return map(table, key.kind == Kind::Env, path, layer, problems);
+        }
         (
             Kind::Word {
                 allowed,
                 unsupported,
             },
-            DeValue::String(text),
+            Val::Text(text),
+        ) => return word(allowed, unsupported, text, span(), path, problems),
+        (Kind::Template(variables), Val::Text(text)) => {
+            return template(text, variables, node, path, problems)
+                .then(|| Value::Text(text.clone()));
+        }
+        (kind, Val::Text(text)) if kind.noun() == "string" => text_of(kind, text).map(Value::Text),
+        (
+            Kind::Duration(_),
+            Val::Integer {
+                digits: written, ..
+            }
+            | Val::Float(written),
         ) => {
-            return word(allowed, unsupported, text, span, path, problems);
-        }
-        (kind, DeValue::String(text)) if kind.noun() == "string" => {
-            text_of(kind, text).map(Value::Text)
-        }
-        (Kind::Duration(_), DeValue::Integer(_) | DeValue::Float(_)) => {
-            let written = match value {
-                DeValue::Integer(number) => number.as_str(),
-                DeValue::Float(number) => number.as_str(),
-                _ => "30",
-            };
             let meant = Some(format!("{written}s")).filter(|text| duration::parse(text).is_ok());
             let help = format!("did you mean \"{}\"?", meant.as_deref().unwrap_or("30s"));
-            problems.push(wrong_type(key.kind.noun(), value, span, path).help(help));
+            problems.push(wrong_type(key.kind.noun(), &node.value, span(), path).help(help));
             return None;
         }
-        _ => {
-            problems.push(wrong_type(key.kind.noun(), value, span, path));
+        (kind, other) => {
+            problems.push(wrong_type(kind.noun(), other, span(), path));
             return None;
         }
     };
     checked
-        .map_err(|message| problems.push(invalid(span, path, message)))
+        .map_err(|message| problems.push(invalid(span(), path, message)))
         .ok()
 }
 
-fn count(value: &DeValue<'_>, least: u64, most: u64) -> Result<u64, String> {
-    let number = value
-        .as_integer()
-        .and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok());
-    match number {
-        Some(number) if (least..=most).contains(&number) => Ok(number),
-        Some(number) if number > most => Err(format!("must be at most {most}")),
-        _ if value
-            .as_integer()
-            .is_some_and(|number| !number.as_str().starts_with('-'))
-            && number.is_none() =>
-        {
-            Err(format!("must be at most {most}"))
-        }
+fn count(digits: &str, radix: u32, least: u64, most: u64) -> Result<u64, String> {
+    match u64::from_str_radix(digits, radix) {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(number) if number > most => Err(format!("must be at most {most}")),
+        Err(_) if !digits.starts_with('-') => Err(format!("must be at most {most}")),
         _ => Err(format!("must be at least {least}")),
     }
 }
 
 /// -1 stands for no limit.
-fn limit(value: &DeValue<'_>) -> Result<Option<u32>, String> {
-    let written = value.as_integer().map(|number| number.as_str());
-    if written == Some("-1") {
+fn limit(digits: &str, radix: u32) -> Result<Option<u32>, String> {
+    if digits == "-1" {
         return Ok(None);
     }
-    match count(value, 0, u32::MAX.into()) {
+    match count(digits, radix, 0, u32::MAX.into()) {
         Ok(number) => Ok(u32::try_from(number).ok()),
-        Err(_) if written.is_some_and(|number| number.starts_with('-')) => {
-            Err("must be at least -1, which is no limit".into())
-        }
+        Err(_) if digits.starts_with('-') => Err("must be at least -1, which is no limit".into()),
         Err(message) => Err(message),
     }
 }
@@ -131,18 +148,21 @@ fn text_of(kind: Kind, text: &str) -> Result<String, String> {
         Kind::Prefix if !is_prefix(text) => Some(format!(
             "invalid prefix {text:?}: 1 to 8 lower-case letters or digits, starting with a letter"
         )),
-        Kind::Command | Kind::Path | Kind::Words | Kind::Lines if text.trim().is_empty() => {
-            Some("must not be empty".into())
+        Kind::Size if !is_size(text) => Some(format!(
+            "invalid size {text:?}: expected a number and B, KiB, MiB or GiB"
+        )),
+        Kind::Percent if !is_percent(text) => {
+            Some(format!("invalid share {text:?}: expected a number and %"))
         }
-        Kind::Path | Kind::Lines if text.contains("{{") => {
-            Some("templates are not supported by this version of gc".into())
+        Kind::Command | Kind::Path | Kind::Words | Kind::Lines(_) if text.trim().is_empty() => {
+            Some("must not be empty".into())
         }
         _ => None,
     };
     problem.map_or_else(|| Ok(text.to_owned()), Err)
 }
 
-fn is_prefix(text: &str) -> bool {
+pub(in crate::config) fn is_prefix(text: &str) -> bool {
     text.len() <= 8
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && text
@@ -150,31 +170,78 @@ fn is_prefix(text: &str) -> bool {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
+fn is_size(text: &str) -> bool {
+    let unit = ["KiB", "MiB", "GiB", "B"]
+        .iter()
+        .find_map(|unit| text.strip_suffix(unit));
+    unit.is_some_and(|number| number.parse::<u64>().is_ok() && !number.starts_with('+'))
+}
+
+fn is_percent(text: &str) -> bool {
+    let number = text.strip_suffix('%');
+    number.is_some_and(|number| {
+        number.parse::<u32>().is_ok_and(|n| n > 0) && !number.starts_with('+')
+    })
+}
+
+/// Reports a text that is no template of these variables.
+fn template(
+    text: &str,
+    variables: &[&str],
+    node: &Node,
+    path: &str,
+    problems: &mut Problems,
+) -> bool {
+    if text.contains('\0') {
+        problems.push(invalid(node.span.clone(), path, "must not contain NUL"));
+        return false;
+    }
+    let Err(error) = Template::parse(text, |name| variables.contains(&name)) else {
+        return true;
+    };
+    let span = problems
+        .files
+        .inside(&node.span, text, error.start, error.end);
+    let help = format!("variables: .{}", variables.join(" ."));
+    problems.push(
+        Problem::error("bad-template", span, path, error.message)
+            .label("in this template")
+            .help(help),
+    );
+    false
+}
+
 fn word(
     allowed: &'static [&'static str],
     unsupported: &[&str],
     text: &str,
-    span: Range<usize>,
+    span: Span,
     path: &str,
     problems: &mut Problems,
 ) -> Option<Value> {
-    if allowed.contains(&text) {
+    let fits = |word: &&str| match word.strip_suffix(':') {
+        Some(_) => text
+            .strip_prefix(*word)
+            .is_some_and(|rest| !rest.trim().is_empty() && !rest.contains('\0')),
+        None => *word == text,
+    };
+    if allowed.iter().any(fits) {
         return Some(Value::Text(text.to_owned()));
     }
     if text.is_empty() && allowed.contains(&"auto") {
         return Some(Value::Text("auto".to_owned())); // left open by the user
     }
-    let known = unsupported
-        .iter()
-        .any(|word| *word == text || (word.ends_with(':') && text.starts_with(word)));
-    let help = if known {
-        Some(format!("{text:?} is not supported by this version of gc"))
+    let help = if unsupported.contains(&text) {
+        Some(format!("{text:?} is not supported by gc; use one of those"))
     } else {
         nearest(text, allowed.iter().copied()).map(|meant| format!("did you mean \"{meant}\"?"))
     };
     let choice = allowed
         .iter()
-        .map(|word| format!("{word:?}"))
+        .map(|word| match word.ends_with(':') {
+            true => format!("\"{word}<script>\""),
+            false => format!("{word:?}"),
+        })
         .collect::<Vec<_>>()
         .join(", ");
     problems.push(
@@ -186,67 +253,175 @@ fn word(
     None
 }
 
-fn texts<'v, 'i: 'v>(
+/// The texts of a list; `None` if one of them is not valid.
+pub(super) fn texts(
     kind: Kind,
-    items: impl Iterator<Item = &'v toml::Spanned<DeValue<'i>>>,
+    node: &Node,
     path: &str,
     problems: &mut Problems,
-) -> Option<Value> {
+) -> Option<Vec<(String, Span)>> {
+    let Val::Array(items) = &node.value else {
+        problems.push(wrong_type(
+            kind.noun(),
+            &node.value,
+            node.span.clone(),
+            path,
+        ));
+        return None;
+    };
     let mut good = true;
-    let (mut texts, mut spans) = (Vec::new(), Vec::new());
-    for (i, item) in items.enumerate() {
+    let mut texts = Vec::new();
+    for (i, item) in items.iter().enumerate() {
         let at = format!("{path}[{i}]");
-        let checked = match item.get_ref() {
-            DeValue::String(text) => {
-                text_of(kind, text).map_err(|message| invalid(item.span(), &at, message))
+        let checked = match &item.value {
+            Val::Text(text) => {
+                text_of(kind, text).map_err(|message| invalid(item.span.clone(), &at, message))
             }
-            other => Err(wrong_type("string", other, item.span(), &at)),
+            other => Err(wrong_type("string", other, item.span.clone(), &at)),
         };
-        match checked {
-            Ok(text) => {
-                texts.push(text);
-                spans.push(item.span());
+        match (checked, kind) {
+            (Ok(text), Kind::Lines(variables))
+                if !template(&text, variables, item, &at, problems) =>
+            {
+                good = false;
             }
-            Err(problem) => {
+            (Ok(text), _) => texts.push((text, item.span.clone())),
+            (Err(problem), _) => {
                 problems.push(problem);
                 good = false;
             }
         }
     }
-    good.then_some(Value::Texts(texts, spans))
+    good.then_some(texts)
+}
+
+/// Messages about keys never hold them.
+fn key_hashes(node: &Node, path: &str, problems: &mut Problems) -> Option<Value> {
+    let texts = texts(Kind::Texts, node, path, problems)?;
+    let mut good = true;
+    for (i, (text, span)) in texts.iter().enumerate() {
+        let hex = text.strip_prefix("sha256:").unwrap_or_default();
+        if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+            let at = format!("{path}[{i}]");
+            let message = "not the hash of a key: expected `sha256:` and 64 hex digits";
+            problems.push(
+                invalid(span.clone(), &at, message)
+                    .help("write the hash, never the key".to_owned()),
+            );
+            good = false;
+        }
+    }
+    good.then_some(Value::Texts(texts))
+}
+
+fn tables(
+    section: &'static Section,
+    items: &[Node],
+    path: &str,
+    layer: Layer,
+    problems: &mut Problems,
+) -> Value {
+    let mut found = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        match &item.value {
+            Val::Table(table) => found.push(one(
+                section,
+                table,
+                item.span.clone(),
+                path,
+                layer,
+                problems,
+            )),
+            other => problems.push(wrong_type("table", other, item.span.clone(), &path)),
+        }
+    }
+    Value::Tables(found)
+}
+
+fn dict(
+    section: &'static Section,
+    table: &Table,
+    path: &str,
+    layer: Layer,
+    problems: &mut Problems,
+) -> Value {
+    let mut found = BTreeMap::new();
+    for pair in &table.0 {
+        let path = join(path, &pair.key);
+        match &pair.node.value {
+            Val::Table(table) => {
+                let header = pair.key_span.clone();
+                let item = one(section, table, header, path, layer, problems);
+                found.insert(pair.key.clone(), item);
+            }
+            other => problems.push(wrong_type("table", other, pair.node.span.clone(), &path)),
+        }
+    }
+    Value::Dict(found)
+}
+
+fn one(
+    section: &Section,
+    table: &Table,
+    header: Span,
+    path: String,
+    layer: Layer,
+    problems: &mut Problems,
+) -> Item {
+    let from = Written {
+        table,
+        header: header.clone(),
+        path: &path,
+        layer,
+    };
+    Item {
+        fields: read(section, &from, problems),
+        path,
+        header,
+    }
 }
 
 /// Messages about variables never hold their values.
-fn env(table: &DeTable<'_>, path: &str, problems: &mut Problems) -> Option<Value> {
+fn map(
+    table: &Table,
+    env: bool,
+    path: &str,
+    layer: Layer,
+    problems: &mut Problems,
+) -> Option<Value> {
     let mut good = true;
-    let mut env = BTreeMap::new();
-    for (key, value) in table {
-        let name = key.get_ref();
+    let mut map = BTreeMap::new();
+    for pair in &table.0 {
+        let name = &pair.key;
         let at = join(path, name);
-        let problem = match value.get_ref() {
-            _ if name.starts_with("GC_") => {
+        let key_span = pair.key_span.clone();
+        let problem = match &pair.node.value {
+            _ if env && name.starts_with("GC_") => {
                 let message = format!("`{}` is set by gc itself", name.escape_debug());
-                Problem::error("reserved-env", key.span(), at, message)
+                Problem::error("reserved-env", key_span, at, message)
                     .label("names beginning with GC_ are reserved")
             }
-            _ if name.is_empty() || name.contains(['=', '\0']) => Problem::error(
-                "invalid-value",
-                key.span(),
-                at,
-                "not a name of an environment variable",
-            )
-            .label("invalid name"),
-            DeValue::String(text) if text.contains('\0') => {
-                invalid(value.span(), &at, "must not contain NUL")
+            _ if name.is_empty() || name.contains(['=', '\0']) => {
+                let message = "not a name of a variable";
+                Problem::error("invalid-value", key_span, at, message).label("invalid name")
             }
-            DeValue::String(text) => {
-                env.insert(name.to_string(), text.to_string());
+            Val::Text(text) if text.contains('\0') => {
+                invalid(pair.node.span.clone(), &at, "must not contain NUL")
+            }
+            Val::Text(text) => {
+                let variable = Variable {
+                    text: text.clone(),
+                    span: pair.node.span.clone(),
+                    layer,
+                };
+                map.insert(name.clone(), variable);
                 continue;
             }
-            other => wrong_type("string", other, value.span(), &at),
+            other => wrong_type("string", other, pair.node.span.clone(), &at),
         };
         problems.push(problem);
         good = false;
     }
-    good.then_some(Value::Env(env))
+    good.then_some(Value::Map(map, env))
 }

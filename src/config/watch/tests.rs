@@ -140,8 +140,12 @@ async fn a_root_that_cannot_be_watched_is_survived() {
 fn other_files_and_mere_reading_are_no_change() {
     use notify::Event;
     use notify::event::{AccessKind, AccessMode, CreateKind, DataChange, ModifyKind};
-    let sources = Sources::from([("/c".into(), FILE.into())]);
-    let at = |kind, path: &str| concerns(&Event::new(kind).add_path(path.into()), &sources);
+    let concern = Concern {
+        entries: Entries::from([("/c".into(), FILE.into())]),
+        holders: BTreeSet::from(["/c".into()]),
+        trees: BTreeSet::from(["/p".into()]),
+    };
+    let at = |kind, path: &str| concern.has(&Event::new(kind).add_path(path.into()));
     let data = EventKind::Modify(ModifyKind::Data(DataChange::Any));
     assert!(at(data, "/c/city.toml"));
     assert!(at(EventKind::Create(CreateKind::File), "/c/city.toml"));

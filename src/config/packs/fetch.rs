@@ -1,0 +1,428 @@
+//! Gets remote packs with the user's `git` and pins them in `pack.lock`. Never part of a load.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gascity_actors::ports::LoadError;
+use rustix::fs::FlockOperation;
+
+use super::super::Loader;
+use super::super::problem::Problems;
+use super::super::sources::{Sources, tree_hash};
+use super::lock::{self, Lock, Locked};
+use super::{FILE, Remote};
+use crate::control::files;
+
+/// How often packs that were just fetched may name further ones.
+const ROUNDS: usize = 64;
+/// How often a running `git` is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What to get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// What is pinned and not here; nothing new is pinned.
+    Locked,
+    /// What is not here; what is not pinned yet is pinned.
+    Missing,
+    /// The newest commit of this pack, or of all.
+    Newest(Option<String>),
+}
+
+/// A pack after a fetch.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Fetched {
+    /// Its name.
+    pub name: String,
+    /// Its address, with directory and ref.
+    pub source: String,
+    /// The commit it is pinned to.
+    pub commit: String,
+    /// The commit it was pinned to before, if another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// It was not here before.
+    pub fetched: bool,
+}
+
+/// A remote pack that the files name.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its address, with directory and ref.
+    pub source: String,
+    /// The commit it is pinned to, if it is.
+    pub commit: Option<String>,
+    /// It is fetched.
+    pub here: bool,
+}
+
+/// Why packs could not be fetched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// The config cannot be read, so nobody knows what to fetch.
+    #[error("the config has errors\n{0}")]
+    Invalid(#[source] LoadError),
+    /// No pack has this name.
+    #[error("there is no remote pack `{0}`")]
+    Unknown(String),
+    /// `git` did not get it.
+    #[error("cannot fetch {what}: {why}")]
+    Git {
+        /// The pack.
+        what: String,
+        /// What git said.
+        why: String,
+    },
+    /// What was fetched is no pack, or not the pinned one.
+    #[error("{what}: {why}")]
+    Refused {
+        /// The pack.
+        what: String,
+        /// Why.
+        why: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Where checkouts of packs lie.
+pub(super) fn cache_of(root: &Path) -> PathBuf {
+    root.join(".gc/cache/packs")
+}
+
+/// The remote packs of a city with their pins, whether they are here, and the same of those they
+/// include as far as they are here.
+///
+/// # Errors
+/// [`FetchError::Invalid`] if the config cannot be read.
+pub fn list(root: &Path) -> Result<Vec<Listed>, FetchError> {
+    let root = fs::canonicalize(root)?;
+    let lock = read_lock(&root);
+    let cache = cache_of(&root);
+    Ok(remotes(&root)?
+        .into_iter()
+        .map(|remote| {
+            let locked = lock.find(&remote);
+            let here = locked.is_some_and(|locked| locked.checkout(&cache).is_dir());
+            Listed {
+                name: remote.name.clone(),
+                source: remote.to_string(),
+                commit: locked.map(|locked| locked.commit.clone()),
+                here,
+            }
+        })
+        .collect())
+}
+
+/// Gets packs and pins them. Blocks on the network and the file system, each `git` for at most
+/// `limit`.
+///
+/// # Errors
+/// [`FetchError`]; what was fetched before stays.
+pub fn fetch(root: &Path, wanted: &Wanted, limit: Duration) -> Result<Vec<Fetched>, FetchError> {
+    let root = fs::canonicalize(root)?;
+    let cache = cache_of(&root);
+    fs::create_dir_all(&cache)?;
+    let guard = File::open(&cache)?;
+    // Two fetches at once would take each other's work away.
+    rustix::fs::flock(&guard, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+    let mut done: Vec<Fetched> = Vec::new();
+    let mut seen: BTreeSet<Remote> = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let found = remotes(&root)?;
+        let new: Vec<Remote> = found
+            .into_iter()
+            .filter(|remote| seen.insert(remote.clone()))
+            .collect();
+        if new.is_empty() {
+            break;
+        }
+        for remote in new {
+            let mut lock = read_lock(&root);
+            if let Some(fetched) = get(&remote, wanted, &cache, &mut lock, limit)? {
+                write_lock(&root, &lock)?;
+                done.push(fetched);
+            }
+        }
+    }
+    match wanted {
+        Wanted::Newest(Some(name)) if !seen.iter().any(|remote| remote.name == *name) => {
+            Err(FetchError::Unknown(name.clone()))
+        }
+        Wanted::Newest(None) => {
+            let mut lock = read_lock(&root);
+            lock.packs
+                .retain(|locked| seen.iter().any(|remote| lock_matches(locked, remote)));
+            write_lock(&root, &lock)?;
+            Ok(done)
+        }
+        _ => Ok(done),
+    }
+}
+
+fn lock_matches(locked: &Locked, remote: &Remote) -> bool {
+    Lock {
+        packs: vec![locked.clone()],
+    }
+    .find(remote)
+    .is_some()
+}
+
+/// All remote packs that the files of a city name, as far as they can be read.
+fn remotes(root: &Path) -> Result<BTreeSet<Remote>, FetchError> {
+    let attempt = Loader::new(root).attempt();
+    match (attempt.composed, attempt.result) {
+        (Some(composed), _) => Ok(composed.packs.remotes.into_iter().collect()),
+        (None, Err(error)) => Err(FetchError::Invalid(error)),
+        (None, Ok(_)) => Ok(BTreeSet::new()),
+    }
+}
+
+fn read_lock(root: &Path) -> Lock {
+    let files = super::super::files::Files::of(root);
+    Lock::read(root, &mut Sources::default(), &mut Problems::of(files))
+}
+
+fn write_lock(root: &Path, lock: &Lock) -> io::Result<()> {
+    let path = root.join(lock::FILE);
+    let text = lock.to_text();
+    if fs::read_to_string(&path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    if !path.exists() {
+        File::create(&path)?; // to be committed, so it is as open as other files of the user
+    }
+    files::replace_keeping_mode(&path, text.as_bytes())
+}
+
+/// Gets one pack, if it is asked for and not here.
+fn get(
+    remote: &Remote,
+    wanted: &Wanted,
+    cache: &Path,
+    lock: &mut Lock,
+    limit: Duration,
+) -> Result<Option<Fetched>, FetchError> {
+    let pinned = lock.find(remote).cloned();
+    let newest = match wanted {
+        Wanted::Newest(None) => true,
+        Wanted::Newest(Some(name)) => *name == remote.name,
+        _ => false,
+    };
+    let report = |commit: &str, from: Option<String>, fetched| Fetched {
+        name: remote.name.clone(),
+        source: remote.to_string(),
+        commit: commit.to_owned(),
+        from,
+        fetched,
+    };
+    if let Some(locked) = pinned.as_ref().filter(|_| !newest) {
+        if locked.checkout(cache).is_dir() {
+            return Ok(Some(report(&locked.commit, None, false)));
+        }
+        let (commit, hash, dir) = checkout(remote, &locked.commit, cache, limit)?;
+        if hash != locked.hash {
+            return Err(FetchError::Refused {
+                what: remote.to_string(),
+                why: format!("commit {commit} is not what pack.lock pins: {hash}"),
+            });
+        }
+        place(dir, &locked.checkout(cache))?;
+        return Ok(Some(report(&locked.commit, None, true)));
+    }
+    if *wanted == Wanted::Locked {
+        return Ok(None);
+    }
+    let reference = match remote.reference.as_str() {
+        "" => "HEAD",
+        reference => reference,
+    };
+    let (commit, hash, dir) = checkout(remote, reference, cache, limit)?;
+    let locked = Locked {
+        remote: Remote {
+            name: pinned
+                .as_ref()
+                .map_or_else(|| remote.name.clone(), |old| old.remote.name.clone()),
+            ..remote.clone()
+        },
+        commit: commit.clone(),
+        hash,
+    };
+    let target = locked.checkout(cache);
+    let fetched = !target.is_dir();
+    place(dir, &target)?;
+    lock.packs.retain(|old| !lock_matches(old, remote));
+    lock.packs.push(locked);
+    lock.packs.sort_by(|a, b| a.remote.cmp(&b.remote));
+    let from = pinned.map(|old| old.commit).filter(|old| *old != commit);
+    Ok(Some(report(&commit, from, fetched)))
+}
+
+/// Puts a finished checkout into its place.
+fn place(from: tempfile::TempDir, to: &Path) -> io::Result<()> {
+    if to.is_dir() {
+        fs::remove_dir_all(to)?;
+    }
+    fs::rename(from.keep(), to)
+}
+
+/// A checkout of `target` in a temporary directory, with its commit and hash.
+fn checkout(
+    remote: &Remote,
+    target: &str,
+    cache: &Path,
+    limit: Duration,
+) -> Result<(String, String, tempfile::TempDir), FetchError> {
+    let dir = tempfile::Builder::new()
+        .prefix(".fetch-")
+        .tempdir_in(cache)?;
+    let git = Git {
+        dir: dir.path(),
+        what: remote.to_string(),
+        limit,
+    };
+    git.run(&["init", "-q"])?;
+    let direct = [
+        "fetch",
+        "-q",
+        "--depth",
+        "1",
+        "--no-tags",
+        "--no-recurse-submodules",
+        "--",
+    ];
+    let found = git
+        .run(&[&direct[..], &[&remote.source, target]].concat())
+        .and_then(|_| git.run(&["rev-parse", "--verify", "FETCH_HEAD^{commit}"]));
+    let commit = match found {
+        Ok(commit) => commit,
+        // Some servers give out branches and tags only, and no single commit.
+        Err(_) if is_hex(target) => {
+            let refs = [
+                "+refs/heads/*:refs/gc/heads/*",
+                "+refs/tags/*:refs/gc/tags/*",
+            ];
+            let all = ["fetch", "-q", "--no-tags", "--no-recurse-submodules", "--"];
+            git.run(&[&all[..], &[&remote.source], &refs[..]].concat())?;
+            git.run(&["rev-parse", "--verify", &format!("{target}^{{commit}}")])?
+        }
+        Err(error) => return Err(error),
+    };
+    let commit = commit.trim().to_owned();
+    if commit.len() < 12 || !is_hex(&commit) {
+        return Err(FetchError::Refused {
+            what: remote.to_string(),
+            why: format!("git names the commit {commit:?}"),
+        });
+    }
+    git.run(&["checkout", "-q", "--detach", &commit])?;
+    fs::remove_dir_all(dir.path().join(".git"))?;
+    let refused = |why: String| FetchError::Refused {
+        what: remote.to_string(),
+        why,
+    };
+    if !dir.path().join(&remote.path).join(FILE).is_file() {
+        return Err(refused(format!("there is no {FILE} in it")));
+    }
+    let hash = tree_hash(dir.path()).map_err(|error| refused(error.why))?;
+    Ok((commit, format!("sha256:{hash}"), dir))
+}
+
+fn is_hex(text: &str) -> bool {
+    text.len() >= 7 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// The user's git, without prompts, hooks, submodules and inherited settings.
+struct Git<'a> {
+    dir: &'a Path,
+    what: String,
+    limit: Duration,
+}
+
+impl Git<'_> {
+    fn run(&self, args: &[&str]) -> Result<String, FetchError> {
+        let failed = |why: String| FetchError::Git {
+            what: self.what.clone(),
+            why,
+        };
+        let mut command = Command::new("git");
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("GIT_") {
+                command.env_remove(name);
+            }
+        }
+        for setting in [
+            "core.hooksPath=/dev/null",
+            "submodule.recurse=false",
+            "advice.detachedHead=false",
+            "init.defaultBranch=main",
+            "core.autocrlf=false",
+            "protocol.ext.allow=never",
+        ] {
+            command.args(["-c", setting]);
+        }
+        let mut child = command
+            .arg("-C")
+            .arg(self.dir)
+            .args(args)
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+            .env("GIT_LFS_SKIP_SMUDGE", "1")
+            .env("LC_ALL", "C")
+            .env_remove("SSH_ASKPASS")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => failed("git is not installed".into()),
+                _ => failed(error.to_string()),
+            })?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let reader = |pipe: Option<Box<dyn io::Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut text = Vec::new();
+                let _ = pipe.map(|pipe| pipe.take(1 << 20).read_to_end(&mut text)); // what there is
+                String::from_utf8_lossy(&text).into_owned()
+            })
+        };
+        let out = reader(out.map(|pipe| Box::new(pipe) as _));
+        let err = reader(err.map(|pipe| Box::new(pipe) as _));
+        let deadline = Instant::now() + self.limit;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if Instant::now() >= deadline {
+                // With its helpers, which would keep the pipes open.
+                if let Some(group) = i32::try_from(child.id())
+                    .ok()
+                    .and_then(rustix::process::Pid::from_raw)
+                {
+                    let _ =
+                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                }
+                let _ = child.wait(); // it is gone
+                break None;
+            }
+            std::thread::sleep(LOOK);
+        };
+        let text = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
+        let (out, err) = (text(out), text(err));
+        match status {
+            Some(status) if status.success() => Ok(out),
+            Some(_) => Err(failed(err.trim().to_owned())),
+            None => Err(failed(format!("git took longer than {:?}", self.limit))),
+        }
+    }
+}
