@@ -18,7 +18,7 @@ use crate::config::{Explained, Loader, Resolved, schema, to_toml};
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
-    after_help = "Examples:\n  gc config validate\n  gc config show --agent worker\n  gc config explain daemon.max_restarts\n  gc config schema > city.schema.json"
+    after_help = "Examples:\n  gc config validate\n  gc config show --agent worker\n  gc config explain daemon.max_restarts\n  gc config schema --format markdown"
 )]
 pub(super) struct ConfigArgs {
     #[command(subcommand)]
