@@ -246,7 +246,12 @@ impl Composed {
     /// The packs of an agent: those of the city, then those of its rig.
     pub(super) fn scope_of(&self, entry: &Entry) -> Vec<usize> {
         let mut scope = self.city_packs.clone();
-        scope.extend(self.rig_packs.get(&entry.dir).into_iter().flatten());
+        let rig = entry.dir.split('/').next().unwrap_or_default();
+        for pack in self.rig_packs.get(rig).into_iter().flatten() {
+            if !scope.contains(pack) {
+                scope.push(*pack);
+            }
+        }
         scope
     }
 

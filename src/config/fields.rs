@@ -263,7 +263,7 @@ pub(super) fn read(section: &Section, from: &Written<'_>, problems: &mut Problem
             problems.push(unknown(section, &pair.key, pair.key_span.clone(), &at));
         }
     }
-    for key in section.all().filter(|key| key.required) {
+    for key in section.required() {
         if !fields.has(key.name) {
             let what = section.header.trim_matches(['[', ']']);
             let what = what.split(['.', '<']).next().unwrap_or(what);

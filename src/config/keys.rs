@@ -233,6 +233,14 @@ impl Section {
         keys.chain(others.iter().filter(|key| !except.contains(&key.name)))
     }
 
+    /// Keys that must be there. What changes something else needs none of that.
+    pub fn required(&self) -> impl Iterator<Item = &'static Key> {
+        let edits = self.edits;
+        let own = self.keys.iter().filter(move |_| edits);
+        let all = self.all().filter(move |_| !edits);
+        own.chain(all).filter(|key| key.required)
+    }
+
     /// The key of that name.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&'static Key> {

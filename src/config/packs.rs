@@ -141,7 +141,15 @@ impl Packs {
         problems: &mut Problems,
     ) -> Option<PathBuf> {
         match Reference::parse(text, span, &self.named, at, problems)? {
-            Reference::Local(dir) => Some(dir),
+            Reference::Local(dir) => {
+                // However it is written, it is one pack; a link on the way may come to point
+                // elsewhere.
+                let real = std::fs::canonicalize(&dir).unwrap_or_else(|_| dir.clone());
+                if real != dir {
+                    sources.awaited(&dir);
+                }
+                Some(real)
+            }
             Reference::Remote(remote) => {
                 self.remotes.push(remote.clone());
                 self.checkout(&remote, span, at, sources, problems)

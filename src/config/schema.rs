@@ -36,11 +36,7 @@ fn object(section: &Section) -> Value {
         });
         properties.insert("env_remove".into(), list);
     }
-    let required: Vec<&str> = section
-        .all()
-        .filter(|key| key.required)
-        .map(|key| key.name)
-        .collect();
+    let required: Vec<&str> = section.required().map(|key| key.name).collect();
     json!({
         "type": "object",
         "properties": properties,

@@ -1,7 +1,10 @@
 //! What is accepted, what is refused, and how that is said.
 
+mod agents;
 mod depends;
 mod fuzz;
+mod layers;
+mod packs;
 
 mod pools;
 mod rigs;
@@ -52,6 +55,7 @@ fn places(diagnostics: &[Diagnostic]) -> Vec<String> {
 /// The one problem of a file.
 fn only(text: &str) -> Diagnostic {
     let mut diagnostics = refused(text).diagnostics;
+    diagnostics.retain(|found| found.severity == "error");
     assert_eq!(diagnostics.len(), 1, "{text}: {diagnostics:#?}");
     diagnostics.remove(0)
 }
