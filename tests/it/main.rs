@@ -3,6 +3,7 @@
 
 mod agent;
 mod bad_input;
+mod config;
 mod conformance;
 mod demo;
 mod discovery;

@@ -1,0 +1,4 @@
+//! The config of a running city, and the commands about it (config.md 5, 7 and 8).
+
+mod commands;
+mod reload;

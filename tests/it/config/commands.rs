@@ -1,0 +1,290 @@
+//! `gc config`, `gc rig`, `gc pack` and `gc agent add`.
+
+use std::fs;
+
+use crate::util::{Place, QUIET, sleeper};
+
+#[test]
+fn mistakes_are_shown_on_stderr_with_exit_one() {
+    // Rows 2, 3 and 20.
+    let place = Place::new();
+    let city = place.city(
+        "town",
+        "[daemon]\nmax_restart = 3\npatrol_interval = 30\n[[agent]]\nname = \"a\"\n",
+    );
+    let said = place.gc(&city, &["config", "validate"]).fails(1);
+    for part in [
+        "error[unknown-key]",
+        "--> city.toml:2:1",
+        "did you mean `max_restarts`?",
+        "did you mean \"30s\"?",
+        "missing-key",
+        "claude",
+    ] {
+        assert!(said.err.contains(part), "{part} in {}", said.err);
+    }
+    let json = place
+        .gc(&city, &["config", "validate", "--json"])
+        .fails(1)
+        .json();
+    assert_eq!(json["valid"], false);
+    assert_eq!(json["diagnostics"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        json["diagnostics"][0]["help"],
+        "did you mean `max_restarts`?"
+    );
+}
+
+#[test]
+fn warnings_fail_only_when_asked_to() {
+    // Row 23.
+    let place = Place::new();
+    let city = place.city(
+        "town",
+        "include = [\"more.toml\"]\n[daemon]\nmax_restarts = 1\n",
+    );
+    fs::write(city.join("more.toml"), "[daemon]\nmax_restarts = 2\n").unwrap();
+    let said = place.gc(&city, &["config", "validate"]).ok();
+    assert!(said.err.contains("warning[redefined]"), "{}", said.err);
+    place
+        .gc(&city, &["config", "validate", "--strict"])
+        .fails(1);
+    let said = place
+        .gc(&city, &["config", "explain", "daemon.max_restarts"])
+        .ok();
+    for part in [
+        "daemon.max_restarts = 2",
+        "from more.toml:2:16 (fragment)",
+        "over 1 at city.toml:3:16",
+    ] {
+        assert!(said.out.contains(part), "{part} in {}", said.out);
+    }
+    fs::write(place.path("flag.toml"), "[daemon]\nmax_restarts = 7\n").unwrap();
+    let shown = place
+        .gc(
+            &city,
+            &["config", "show", "--format", "json", "-f", "../flag.toml"],
+        )
+        .ok()
+        .json();
+    assert_eq!(shown["daemon"]["max_restarts"], 7);
+}
+
+#[test]
+fn keys_of_the_older_tool_warn_and_typos_of_them_fail() {
+    // Row 47.
+    let place = Place::new();
+    let text = format!("[dolt]\nport = 1\n{}wake_mode = \"x\"\n", sleeper("a"));
+    let city = place.city("town", &text);
+    let said = place.gc(&city, &["config", "validate"]).ok();
+    assert_eq!(
+        said.err.matches("unsupported-key").count(),
+        2,
+        "{}",
+        said.err
+    );
+    fs::write(city.join("city.toml"), format!("{text}wake_mod = \"x\"\n")).unwrap();
+    let said = place.gc(&city, &["config", "validate"]).fails(1);
+    assert!(
+        said.err.contains("error[unknown-key]: `wake_mod`"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn the_config_is_shown_without_secrets() {
+    let place = Place::new();
+    let city = place.city(
+        "town",
+        &format!("{}env = {{ TOKEN = \"hunter2\" }}\n", sleeper("a")),
+    );
+    let shown = place.gc(&city, &["config", "show"]).ok().out;
+    assert!(
+        shown.contains("start_command = \"sleep 600\"") && shown.contains("TOKEN = \"***\""),
+        "{shown}"
+    );
+    let agent = place
+        .gc(
+            &city,
+            &["config", "show", "--agent", "a", "--format", "json"],
+        )
+        .ok()
+        .json();
+    assert_eq!(agent["resolved"]["session"], "a");
+    let said = place
+        .gc(&city, &["config", "show", "--agent", "aa"])
+        .fails(1);
+    assert!(said.err.contains("did you mean"), "{}", said.err);
+    for args in [
+        &["config", "show"][..],
+        &["config", "explain", "a"],
+        &["config", "explain", "a.env.TOKEN"],
+    ] {
+        let said = place.gc(&city, args).ok();
+        assert!(!(said.out + &said.err).contains("hunter2"), "{args:?}");
+    }
+}
+
+#[test]
+fn schemas_and_pages_are_made_for_every_file() {
+    let place = Place::new();
+    for file in ["city", "pack", "order", "supervisor"] {
+        let args = ["config", "schema", "--file", file];
+        let schema = place.gc(&place.path(""), &args).ok().json();
+        assert_eq!(schema["additionalProperties"], false, "{file}");
+        let page = [&args[..], &["--format", "markdown"]].concat();
+        assert!(
+            place
+                .gc(&place.path(""), &page)
+                .ok()
+                .out
+                .contains("| Key |")
+        );
+    }
+}
+
+#[test]
+fn suspend_and_resume_leave_a_commented_file_as_it_was() {
+    // Row 46.
+    let place = Place::new();
+    let text = "# my city\n[workspace] # here\nname = \"town\"   # named\n\n# agents\n[[agent]]\nname = \"a\" # the only\nstart_command = \"sleep 600\"\n";
+    let city = place.city("town", text);
+    let read = || fs::read_to_string(city.join("city.toml")).unwrap();
+    for target in [&["suspend"][..], &["agent", "suspend", "a"]] {
+        place.gc(&city, target).ok();
+        assert_eq!(
+            read().lines().count(),
+            text.lines().count() + 1,
+            "{}",
+            read()
+        );
+        let back: Vec<&str> = target
+            .iter()
+            .map(|word| if *word == "suspend" { "resume" } else { word })
+            .collect();
+        place.gc(&city, &back).ok();
+        assert_eq!(read(), text);
+    }
+}
+
+#[test]
+fn an_agent_of_a_pack_is_suspended_by_a_patch_that_goes_again() {
+    let place = Place::new();
+    let text = "# mine\n[workspace]\nname = \"town\"\nincludes = [\"p\"]\n";
+    let city = place.city("town", text);
+    fs::create_dir(city.join("p")).unwrap();
+    let pack = "[pack]\nname = \"p\"\nschema = 1\n[[agent]]\nname = \"w\"\nstart_command = \"sleep 600\"\n";
+    fs::write(city.join("p/pack.toml"), pack).unwrap();
+    let read = || fs::read_to_string(city.join("city.toml")).unwrap();
+    place.gc(&city, &["agent", "suspend", "w"]).ok();
+    assert_eq!(
+        read(),
+        format!("{text}\n[[patches.agent]]\nname = \"w\"\nsuspended = true\n")
+    );
+    place.gc(&city, &["agent", "resume", "w"]).ok();
+    assert_eq!(read(), text);
+    // A pack that suspends it itself is overruled.
+    fs::write(
+        city.join("p/pack.toml"),
+        format!("{pack}suspended = true\n"),
+    )
+    .unwrap();
+    place.gc(&city, &["agent", "resume", "w"]).ok();
+    assert!(read().ends_with("suspended = false\n"), "{}", read());
+    let shown = place
+        .gc(&city, &["config", "explain", "w.suspended"])
+        .ok()
+        .out;
+    assert!(
+        shown.contains("w.suspended = false") && shown.contains("over true at p/pack.toml"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn rigs_and_agents_are_added_to_the_file() {
+    let place = Place::new();
+    let text =
+        format!("# kept\n{QUIET}[workspace]\nname = \"town\"\ndefault_rig_includes = [\"//p\"]\n");
+    let city = place.city("town", &text);
+    fs::create_dir_all(city.join("p")).unwrap();
+    fs::write(city.join("p/pack.toml"), "[pack]\nname = \"p\"\nschema = 1\n[[agent]]\nname = \"w\"\nscope = \"rig\"\nstart_command = \"sleep 600\"\n").unwrap();
+    fs::create_dir_all(place.path("backend")).unwrap();
+    place.gc(&city, &["rig", "add", "../backend"]).ok();
+    let read = || fs::read_to_string(city.join("city.toml")).unwrap();
+    assert!(
+        read().starts_with(&text) && read().contains("includes = [\"//p\"]"),
+        "{}",
+        read()
+    );
+    place
+        .gc(
+            &city,
+            &[
+                "agent",
+                "add",
+                "--name",
+                "x",
+                "--dir",
+                "backend",
+                "--command",
+                "sleep 600",
+            ],
+        )
+        .ok();
+    place.gc(&city, &["rig", "suspend", "backend"]).ok();
+    let rigs = place.gc(&city, &["rig", "list", "--json"]).ok().json();
+    let rig = &rigs["items"][0];
+    assert_eq!(
+        (&rig["name"], &rig["prefix"], &rig["state"], &rig["agents"]),
+        (
+            &"backend".into(),
+            &"ba".into(),
+            &"suspended".into(),
+            &2.into()
+        )
+    );
+    place.gc(&city, &["rig", "resume", "backend"]).ok();
+    let listed = place.gc(&city, &["rig", "list"]).ok().out;
+    assert!(
+        listed.contains("NAME") && listed.contains("active"),
+        "{listed}"
+    );
+    let before = read();
+    let said = place
+        .gc(
+            &city,
+            &["agent", "add", "--name", "bad name", "--command", "x"],
+        )
+        .fails(1);
+    assert!(said.err.contains("invalid name"), "{}", said.err);
+    place
+        .gc(
+            &city,
+            &["agent", "add", "--name", "y", "--provider", "cluade"],
+        )
+        .fails(1);
+    place.gc(&city, &["rig", "add", "/no/such/dir"]).fails(1);
+    assert_eq!(read(), before, "nothing is written");
+}
+
+#[test]
+fn a_pack_that_is_not_here_is_named_and_not_fetched_by_a_check() {
+    // Row 31.
+    let place = Place::new();
+    let city = place.city(
+        "town",
+        "[workspace]\nincludes = [\"file:///no/such/repo\"]\n",
+    );
+    let said = place.gc(&city, &["config", "validate"]).fails(1);
+    assert!(
+        said.err.contains("pack-missing") && said.err.contains("gc pack fetch"),
+        "{}",
+        said.err
+    );
+    let listed = place.gc(&city, &["pack", "list"]).ok();
+    assert!(listed.out.contains("not pinned"), "{listed:?}");
+    place.gc(&city, &["pack", "fetch"]).fails(1);
+    assert!(!city.join("pack.lock").exists());
+}
