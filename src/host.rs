@@ -22,8 +22,9 @@ use crate::model::{CityName, StopSummary};
 use crate::notes::FileNotes;
 use crate::ports::{
     Cities, CityEntry, CityPorts, Journal, OpenError, Opened, PortFuture, Providers, Registered,
+    Sessions,
 };
-use crate::sessions::{Subprocess, SubprocessConfig};
+use crate::sessions::SubprocessConfig;
 use crate::shell::ProcessShell;
 use crate::system::{RandomTokens, SystemClock};
 
@@ -86,7 +87,8 @@ impl Opener {
             .env_passthrough
             .clone_from(&loaded.session.env_passthrough);
         let own = spec.agents.iter().filter_map(|a| a.launch.session.clone());
-        let providers = HostProviders::new(config.clone()).others(own.collect());
+        let providers =
+            HostProviders::with(config.clone(), loaded.session.clone()).others(own.collect());
         let sessions = providers.provide(spec.provider.clone()).await;
         let journal = open_journal(&city.state_dir())?;
         let ports = CityPorts {
@@ -111,10 +113,18 @@ impl Opener {
         let _lock = Lock::city(&CityDir::new(root)).map_err(io::Error::other)?;
         // Any name will do: sessions are found by the root, whatever the config says by now.
         let name = CityName::new("leftovers").map_err(io::Error::other)?;
-        let sessions = Subprocess::new(self.subprocess(root, name))?;
-        gascity_actors::stop_sessions(&sessions)
+        let sessions = self.left(root, name).map_err(io::Error::other)?;
+        gascity_actors::stop_sessions(&*sessions)
             .await
             .map_err(io::Error::other)
+    }
+
+    /// The sessions that run in the city at `root`, whatever they run on. Starts nothing.
+    ///
+    /// # Errors
+    /// If they cannot be looked at.
+    pub fn left(&self, root: &Path, name: CityName) -> Result<Arc<dyn Sessions>, String> {
+        providers::left(self.subprocess(root, name))
     }
 
     /// Settings of a subprocess provider for the city at `root`, with nothing configured.

@@ -19,7 +19,7 @@ mod subprocess;
 #[cfg(target_os = "linux")]
 pub(crate) mod sys;
 #[cfg(target_os = "linux")]
-mod tmux;
+pub(crate) mod tmux;
 
 use std::path::{Path, PathBuf};
 

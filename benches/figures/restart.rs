@@ -67,6 +67,7 @@ fn city_samples() -> Vec<u64> {
             .max_restarts(0, Duration::from_secs(3600));
         let spec = CitySpec::builder("bench")
             .root(dir.path().canonicalize().unwrap())
+            .provider("subprocess")
             .daemon(|d| {
                 d.patrol_interval = Duration::from_secs(3600);
                 d.restart_delay = Duration::ZERO;

@@ -47,6 +47,7 @@ fn city_time(words: &[String]) -> Duration {
     runtime.block_on(async {
         let mut spec = CitySpec::builder("bench")
             .root(dir.path().canonicalize().unwrap())
+            .provider("subprocess")
             .daemon(|d| {
                 d.patrol_interval = Duration::from_secs(3600);
                 d.shutdown_timeout = Duration::ZERO;

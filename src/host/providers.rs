@@ -1,11 +1,13 @@
 //! Session providers by their word in the config.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::config::SessionSettings;
 use crate::ports::{PortFuture, Providers, Sessions};
 use crate::sessions::choose::choose;
 use crate::sessions::router::Router;
-use crate::sessions::{Fail, Fake, Subprocess, SubprocessConfig};
+use crate::sessions::{Fail, Fake, Subprocess, SubprocessConfig, Tmux, TmuxConfig, tmux};
 
 /// Builds the providers of one city, each once: asked for again, it is the same one, so that
 /// nothing is watched twice and the sessions of `fake` are still there.
@@ -19,12 +21,14 @@ pub struct HostProviders {
 #[derive(Debug)]
 struct Shop {
     config: SubprocessConfig,
+    session: SessionSettings,
     built: Mutex<Built>,
 }
 
 #[derive(Debug, Default)]
 struct Built {
     subprocess: Option<Subprocess>,
+    tmux: Option<Tmux>,
     fake: Option<Arc<Fake>>,
 }
 
@@ -32,9 +36,19 @@ impl HostProviders {
     /// Providers for the city of these settings. Builds none yet.
     #[must_use]
     pub fn new(config: SubprocessConfig) -> Self {
+        Self::with(config, SessionSettings::default())
+    }
+
+    /// The same, with what `[session]` says.
+    #[must_use]
+    pub fn with(config: SubprocessConfig, session: SessionSettings) -> Self {
         let built = Mutex::default();
         Self {
-            shop: Arc::new(Shop { config, built }),
+            shop: Arc::new(Shop {
+                config,
+                session,
+                built,
+            }),
             others: Vec::new(),
         }
     }
@@ -46,13 +60,31 @@ impl HostProviders {
         self
     }
 
-    fn route(&self, word: &str) -> Result<Arc<dyn Sessions>, String> {
+    async fn route(&self, word: &str) -> Result<Arc<dyn Sessions>, String> {
         let chosen = choose(word);
         let base = self.shop.build(&chosen.word)?;
         let shop = self.shop.clone();
         let build = Arc::new(move |word: &str| shop.build(&choose(word).word));
-        let router = Router::new(base, chosen.why, build, &self.others)?;
+        let mut others = self.others.clone();
+        others.extend(self.left_on(&chosen.word).await);
+        let router = Router::new(base, chosen.why, build, &others)?;
         Ok(Arc::new(router))
+    }
+}
+
+impl HostProviders {
+    /// Agents may run elsewhere than on `base`: another provider was chosen when they started.
+    /// They are not started twice, but stay there until they are restarted.
+    async fn left_on(&self, base: &str) -> Option<String> {
+        if base == "tmux" {
+            let noted = self.shop.config.root.join(".gc/runtime/sessions");
+            let mut noted = std::fs::read_dir(noted).ok()?;
+            noted.next()?.ok()?;
+            let listing = self.shop.build("subprocess").ok()?.snapshot().await.ok()?;
+            let live = listing.owned.iter().any(|facts| facts.live);
+            return live.then(|| "subprocess".to_owned());
+        }
+        Tmux::is_left(&self.shop.config.root).then(|| "tmux".to_owned())
     }
 }
 
@@ -69,18 +101,63 @@ impl Shop {
                 built.subprocess = Some(provider.clone());
                 Ok(Arc::new(provider))
             }
+            "tmux" => {
+                let provider = match &built.tmux {
+                    Some(provider) => provider.clone(),
+                    None => self.tmux()?,
+                };
+                built.tmux = Some(provider.clone());
+                Ok(Arc::new(provider))
+            }
             "fake" => Ok(built.fake.get_or_insert_with(Arc::default).clone()),
             "fail" => Ok(Arc::new(Fail::default())),
             other => Err(format!(
-                "there is no session provider {other:?}; available: auto, subprocess, fake, fail"
+                "there is no session provider {other:?}; available: auto, tmux, subprocess, fake, fail"
             )),
         }
     }
 }
 
+impl Shop {
+    fn tmux(&self) -> Result<Tmux, String> {
+        let failed = |why: String| format!("session provider tmux: {why}");
+        let program = tmux::find().map_err(failed)?;
+        Tmux::new(tmux_config(self.config.clone(), program, &self.session)).map_err(failed)
+    }
+}
+
+/// Whatever still runs in the city of these settings. Starts nothing.
+///
+/// # Errors
+/// If the system does not say, or tmux cannot be used although agents run there.
+pub(super) fn left(config: SubprocessConfig) -> Result<Arc<dyn Sessions>, String> {
+    let failed = |error: std::io::Error| format!("session provider subprocess: {error}");
+    let processes = Subprocess::new(config.clone()).map_err(failed)?;
+    if !Tmux::is_left(&config.root) {
+        return Ok(Arc::new(processes));
+    }
+    let program = tmux::find()?;
+    let tmux = Tmux::existing(TmuxConfig::new(config, program))?;
+    let build = Arc::new(move |_: &str| Ok(Arc::new(processes.clone()) as Arc<dyn Sessions>));
+    let others = ["subprocess".to_owned()];
+    let router = Router::new(Arc::new(tmux), String::new(), build, &others)?;
+    Ok(Arc::new(router))
+}
+
+/// Settings of a tmux provider, as `[session]` has them.
+fn tmux_config(city: SubprocessConfig, program: PathBuf, session: &SessionSettings) -> TmuxConfig {
+    let mut config = TmuxConfig::new(city, program);
+    config.socket.clone_from(&session.socket);
+    config.tmux_config.clone_from(&session.tmux_config);
+    config.history_lines = session.history_lines;
+    config.nudge_lock = session.nudge_lock_timeout;
+    config.debounce = session.debounce;
+    config
+}
+
 impl Providers for HostProviders {
     fn provide(&self, word: String) -> PortFuture<'_, Arc<dyn Sessions>, String> {
-        Box::pin(async move { self.route(&word) })
+        Box::pin(async move { self.route(&word).await })
     }
 }
 
@@ -100,7 +177,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let providers = providers(dir.path());
         for (word, provider) in [
-            ("auto", "subprocess"),
             ("subprocess", "subprocess"),
             ("fake", "fake"),
             ("fail", "fail"),
@@ -109,10 +185,10 @@ mod tests {
             assert_eq!(sessions.provider(), provider);
             assert_eq!(sessions.snapshot().await.is_err(), word == "fail");
         }
-        let Err(error) = providers.provide("tmux".into()).await else {
+        let Err(error) = providers.provide("screen".into()).await else {
             panic!("there is no such provider");
         };
-        assert!(error.contains("tmux") && error.contains("subprocess, fake, fail"));
+        assert!(error.contains("screen") && error.contains("tmux, subprocess, fake, fail"));
     }
 
     #[tokio::test]

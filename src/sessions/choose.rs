@@ -30,8 +30,14 @@ pub(crate) fn choose(word: &str) -> Chosen {
 }
 
 /// The version of a tmux that can be used, or why there is none.
+#[cfg(target_os = "linux")]
 fn usable_tmux() -> Result<String, String> {
-    Err("this build has no tmux provider".into())
+    super::tmux::usable()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn usable_tmux() -> Result<String, String> {
+    Err("tmux sessions need Linux".into())
 }
 
 #[cfg(test)]

@@ -292,6 +292,16 @@ impl Sessions for Router {
         Box::pin(async move { self.find(&name).await?.attach(name, read_only).await })
     }
 
+    fn retire(&self) -> PortFuture<'_, (), SessionError> {
+        Box::pin(async move {
+            let others: Vec<_> = self.state().others.values().cloned().collect();
+            for other in others {
+                other.retire().await?;
+            }
+            self.base.retire().await
+        })
+    }
+
     fn subscribe(&self) -> SessionEvents {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.forward(sender);

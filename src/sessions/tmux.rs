@@ -10,6 +10,7 @@ mod link;
 mod listing;
 mod nudge;
 mod parser;
+mod program;
 mod run;
 mod server;
 mod start;
@@ -21,8 +22,9 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -44,6 +46,8 @@ use super::output;
 use super::processes::census::Census;
 use super::processes::{Led as _, Mark, Subscribers, lock, programs, sweep};
 use super::subprocess::SubprocessConfig;
+
+pub(crate) use program::{find, usable};
 
 /// When a lost connection is made anew.
 const RETRIES: [Duration; 3] = [
@@ -72,6 +76,10 @@ pub struct TmuxConfig {
     pub tmux_config: String,
     /// Lines of output kept above each screen.
     pub history_lines: u32,
+    /// How long a message waits for others that are being typed.
+    pub nudge_lock: Duration,
+    /// Time between a typed text and Enter.
+    pub debounce: Duration,
     /// Where sockets are; `None`: where tmux puts them (`TMUX_TMPDIR`).
     pub socket_dir: Option<PathBuf>,
 }
@@ -86,6 +94,8 @@ impl TmuxConfig {
             socket: None,
             tmux_config: "user".to_owned(),
             history_lines: 10_000,
+            nudge_lock: Duration::from_secs(30),
+            debounce: Duration::from_millis(500),
             socket_dir: None,
         }
     }
@@ -110,6 +120,7 @@ struct Inner {
     subscribers: Subscribers,
     slots: Mutex<HashMap<SessionName, Arc<Slot>>>,
     server: tokio::sync::Mutex<Option<Arc<Server>>>,
+    closed: AtomicBool,
 }
 
 /// One session name.
@@ -212,14 +223,22 @@ impl Tmux {
             subscribers: Subscribers::default(),
             slots: Mutex::default(),
             server: tokio::sync::Mutex::default(),
+            closed: AtomicBool::new(false),
             config,
         })))
     }
 
-    /// The version of the program, e.g. `3.3a`.
+    /// Lets go of the server: no session is touched, none is looked at any more, and no connection
+    /// is made again.
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether a server that was once started for the city at `root` still runs.
     #[must_use]
-    pub fn version(&self) -> &str {
-        &self.0.version.text
+    pub fn is_left(root: &Path) -> bool {
+        let socket = TmuxFile::of(root).read();
+        socket.is_some_and(|socket| UnixStream::connect(socket).is_ok())
     }
 }
 
@@ -253,8 +272,14 @@ impl Inner {
         if let Some(server) = held.as_ref().filter(|server| !server.link.is_lost()) {
             return Ok(server.clone());
         }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(backend("the provider is closed"));
+        }
         let connected = self.connector.connect().await;
-        let server = Arc::new(connected.map_err(backend)?);
+        let server = Arc::new(connected.map_err(|error| match error {
+            ConnectError::NoServer => SessionError::NotFound,
+            ConnectError::Failed(why) => SessionError::Backend(why),
+        })?);
         let me = self.me.upgrade();
         let me = me.ok_or_else(|| backend("the provider is gone"))?;
         me.resync(&server).await?;
@@ -561,6 +586,16 @@ impl Sessions for Tmux {
         "tmux"
     }
 
+    fn why(&self) -> String {
+        let version = &self.0.version.text;
+        let server = self.0.server.try_lock();
+        let server = server.ok().and_then(|server| server.clone());
+        match server.map(|server| self.0.socket_name(&server)) {
+            Some(socket) => format!("tmux {version}, socket {}", socket.display()),
+            None => format!("tmux {version}"),
+        }
+    }
+
     fn caps(&self) -> Caps {
         Caps {
             screen: true,
@@ -597,11 +632,8 @@ impl Sessions for Tmux {
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
         Box::pin(async move {
             match self.0.snapshot().await {
-                Err(SessionError::Backend(why))
-                    if why == ConnectError::NoServer.to_string() && !self.0.connector.may_start =>
-                {
-                    Ok(Listing::default())
-                }
+                // There is no server, and none was to be started.
+                Err(SessionError::NotFound) => Ok(Listing::default()),
                 listing => listing,
             }
         })

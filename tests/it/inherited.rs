@@ -37,7 +37,7 @@ fn a_supervisor_started_inside_a_session_outlives_the_agent() {
         .into_keys()
         .filter(|name| name.starts_with("GC_"))
         .collect();
-    assert_eq!(left, ["GC_HOME"]);
+    assert_eq!(left, ["GC_HOME", "GC_TMUX"]);
     place.gc(&city, &["stop"]).ok();
     assert!(is_alive(started), "it was swept with the agent");
     other.gc(&city, &["supervisor", "stop"]).ok();

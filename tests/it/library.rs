@@ -30,6 +30,7 @@ fn spec(place: &Place) -> CitySpec {
     let patrol = |d: &mut gascity::model::Daemon| d.patrol_interval = Duration::from_secs(3600);
     CitySpec::builder("embedded")
         .root(&root)
+        .provider("subprocess")
         .daemon(patrol)
         .agent(agent)
         .build()

@@ -1,6 +1,8 @@
 //! Agents in sessions of a real tmux.
 
 mod conformance;
+mod life;
+mod town;
 
 use std::path::PathBuf;
 

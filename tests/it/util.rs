@@ -47,6 +47,8 @@ pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) ->
 pub(crate) struct Place {
     dir: TempDir,
     faults: bool,
+    /// What `auto` may find; empty: nothing, as where none is installed.
+    tmux: PathBuf,
 }
 
 /// What a command said.
@@ -109,6 +111,7 @@ impl Place {
         Self {
             dir: tempfile::Builder::new().prefix("gc-it-").tempdir().unwrap(),
             faults: false,
+            tmux: PathBuf::new(),
         }
     }
 
@@ -116,6 +119,13 @@ impl Place {
     pub(crate) fn with_faults() -> Self {
         let mut place = Self::new();
         place.faults = true;
+        place
+    }
+
+    /// A place with this tmux, whose servers stay in it.
+    pub(crate) fn with_tmux(program: PathBuf) -> Self {
+        let mut place = Self::new();
+        place.tmux = program;
         place
     }
 
@@ -141,7 +151,9 @@ impl Place {
         command
             .args(args)
             .current_dir(dir)
-            .env("GC_HOME", self.home());
+            .env("GC_HOME", self.home())
+            .env("GC_TMUX", &self.tmux)
+            .env("TMUX_TMPDIR", self.dir.path());
         for name in [
             "GC_CITY",
             "GC_AGENT",
@@ -150,6 +162,7 @@ impl Place {
             "GC_SESSION_ID",
             "GC_LOG",
             "XDG_RUNTIME_DIR",
+            "TMUX",
             "CLICOLOR_FORCE",
         ] {
             command.env_remove(name);
@@ -238,11 +251,16 @@ pub(crate) fn processes_of(path: &Path) -> Vec<i32> {
 
 /// Kills them.
 pub(crate) fn kill_all_of(path: &Path) {
-    // Twice: a supervisor may have started an agent between the look and the kill.
-    for _ in 0..2 {
-        for pid in processes_of(path) {
+    // Again and again: a supervisor may have started something between the look and the kill.
+    for _ in 0..10 {
+        let found = processes_of(path);
+        if found.is_empty() {
+            return;
+        }
+        for pid in found {
             kill(pid, Signal::KILL);
         }
+        std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 

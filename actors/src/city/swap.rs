@@ -87,6 +87,10 @@ impl CityState {
         else {
             return;
         };
+        let old = self.args.ports.sessions.clone();
+        tokio::spawn(async move {
+            let _ = old.retire().await; // nothing of ours is left there
+        });
         let from = self.args.spec.provider.clone();
         let ports = Arc::new(CityPorts {
             sessions,

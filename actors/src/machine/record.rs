@@ -164,12 +164,14 @@ impl Record {
 /// If the sessions cannot be listed. A session that cannot be stopped is passed over.
 pub async fn stop_sessions(sessions: &dyn Sessions) -> Result<StopSummary, SessionError> {
     let mut summary = StopSummary::default();
+    let mut all_gone = true;
     for facts in sessions.snapshot().await?.owned {
         let stopped = sessions
             .stop(facts.session, Fence::Token(facts.token))
             .await;
         match stopped {
-            Ok(Stopped::Absent) | Err(_) => {}
+            Err(_) => all_gone = false,
+            Ok(Stopped::Absent) => {}
             Ok(_) if !facts.live => {} // only its remains
             Ok(stopped) => {
                 summary.interrupted += 1;
@@ -178,6 +180,9 @@ pub async fn stop_sessions(sessions: &dyn Sessions) -> Result<StopSummary, Sessi
                 }
             }
         }
+    }
+    if all_gone {
+        let _ = sessions.retire().await; // whatever it leaves, the agents are gone
     }
     Ok(summary)
 }

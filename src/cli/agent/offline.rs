@@ -19,8 +19,7 @@ use crate::model::{
     AgentName, AgentSpec, AgentState, CityName, CitySpec, InstanceView, PoolView, RunToken,
     SessionName,
 };
-use crate::ports::{Facts, Fence, Note, Sessions as _};
-use crate::sessions::Subprocess;
+use crate::ports::{Facts, Fence, Note, Sessions};
 
 use super::Deed;
 
@@ -28,10 +27,9 @@ use super::Deed;
 const NOBODY: &str = "nobody runs the city";
 
 /// The sessions of a city, without a supervisor.
-#[derive(Debug)]
 pub(super) struct Offline {
     runtime: Runtime,
-    sessions: Subprocess,
+    sessions: Arc<dyn Sessions>,
 }
 
 impl Offline {
@@ -46,7 +44,7 @@ impl Offline {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let sessions = Subprocess::new(opener.subprocess(root, name))?;
+        let sessions = opener.left(root, name).map_err(failed)?;
         Ok(Self { runtime, sessions })
     }
 
@@ -127,7 +125,7 @@ impl Offline {
         F: Future<Output = Result<T, ReachError>>,
     {
         let session = SessionRef::new(
-            Arc::new(self.sessions.clone()),
+            self.sessions.clone(),
             agent.qualified_name.clone(),
             agent.session.clone(),
             agent.session_id.clone(),

@@ -26,6 +26,9 @@ const CITY: &str = r#"# The demo's city: two agents that work and one that alway
 [workspace]
 name = "demo"
 
+[session]
+provider = "subprocess"
+
 [daemon]
 restart_delay = "300ms"
 shutdown_timeout = "3s"

@@ -72,6 +72,7 @@ impl Link {
         getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
         let pump = Pump {
             input: Some(input),
+            begun: false,
             output,
             parser: Parser::default(),
             unsent: Vec::new(),
@@ -127,6 +128,8 @@ struct Pending {
 struct Pump {
     /// `None` once nobody wants anything any more.
     input: Option<pipe::Sender>,
+    /// The server has taken the connection in. What it is told before may come too early.
+    begun: bool,
     output: pipe::Receiver,
     parser: Parser,
     unsent: Vec<u8>,
@@ -166,7 +169,7 @@ impl Pump {
                     }
                     None => self.input = None,
                 },
-                sent = writable(&mut self.input), if !self.unsent.is_empty() => {
+                sent = writable(&mut self.input), if self.begun && !self.unsent.is_empty() => {
                     if let Err(error) = sent.and_then(|()| self.write()) {
                         return Lost::Ended(format!(": {error}"));
                     }
@@ -222,6 +225,7 @@ impl Pump {
         for said in said {
             match said {
                 Said::Answer(block) => self.answer(block),
+                Said::Other => self.begun = true,
                 Said::Exit(why) if why.is_empty() => return Some(Lost::Ended(why)),
                 Said::Exit(why) => return Some(Lost::Ended(format!(": {why}"))),
             }

@@ -17,12 +17,8 @@ use crate::sessions::processes::Led as _;
 /// Up to this much is typed; more is pasted.
 const TYPED: usize = 512;
 
-/// How long others may talk to the session.
-const TURN: Duration = Duration::from_secs(30);
-
-/// Between text and Enter: programs take what comes too quickly for a paste.
-const DEBOUNCE: Duration = Duration::from_millis(500);
-/// More of it for each further piece of a long text, and the most.
+/// Between text and Enter there is a pause, since programs take what comes too quickly for a
+/// paste. More of it for each further piece of a long text, and the most.
 const DEBOUNCE_MORE: Duration = Duration::from_millis(25);
 const DEBOUNCE_MOST: Duration = Duration::from_secs(2);
 
@@ -63,22 +59,30 @@ impl Inner {
             return Ok(Delivery::Delivered { confirmed: true });
         }
         let slot = self.slot(name);
-        let typing = timeout(TURN, slot.typing.lock()).await;
+        let typing = timeout(self.config.nudge_lock, slot.typing.lock()).await;
         let _typing = typing.map_err(|_| SessionError::Busy)?;
         let _turn = self.turn(name).await?;
         type_in(&server, &run, &text).await?;
+        self.pause(&text).await;
         let confirmed = submit(&server, &run).await?;
         wake(&server, &run).await?;
         Ok(Delivery::Delivered { confirmed })
+    }
+
+    async fn pause(&self, text: &str) {
+        let pieces = u32::try_from(text.len().saturating_sub(1) / TYPED).unwrap_or(u32::MAX);
+        let wait = self.config.debounce + DEBOUNCE_MORE.saturating_mul(pieces);
+        sleep(wait.min(DEBOUNCE_MOST)).await;
     }
 
     /// Excludes other processes that type into the session.
     async fn turn(&self, name: &SessionName) -> Result<Lock, SessionError> {
         let dir = self.config.city.root.join(".gc/runtime/locks");
         let path = dir.join(name.as_str());
+        let limit = self.config.nudge_lock;
         let work = move || {
             std::fs::create_dir_all(&dir)?;
-            take_turn(&path, TURN)
+            take_turn(&path, limit)
         };
         let turn = tokio::task::spawn_blocking(work).await;
         turn.map_err(backend)?
@@ -106,11 +110,7 @@ async fn type_in(server: &Server, run: &Run, text: &str) -> Result<(), SessionEr
             pane,
         ])
     };
-    carried_out(server, line).await?;
-    let pieces = u32::try_from((text.len().saturating_sub(1)) / TYPED).unwrap_or(u32::MAX);
-    let wait = DEBOUNCE + DEBOUNCE_MORE.saturating_mul(pieces);
-    sleep(wait.min(DEBOUNCE_MOST)).await;
-    Ok(())
+    carried_out(server, line).await
 }
 
 /// Presses Enter until the screen changes. `false`: it never did.

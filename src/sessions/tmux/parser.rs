@@ -32,6 +32,8 @@ impl Block {
 pub(super) enum Said {
     /// The answer to a command that came over this connection.
     Answer(Block),
+    /// Something else was carried out: first of all the command that makes the connection.
+    Other,
     /// The connection is about to end, and why, if the server says so.
     Exit(String),
 }
@@ -120,7 +122,10 @@ impl Parser {
         }
         let Open { guard, lines } = self.open.take()?;
         self.size = 0;
-        (guard.flags == Guard::OURS).then_some(Said::Answer(Block { ok, lines }))
+        Some(match guard.flags {
+            Guard::OURS => Said::Answer(Block { ok, lines }),
+            _ => Said::Other,
+        })
     }
 }
 
@@ -165,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_answer_nothing_of_ours_are_skipped() {
+    fn blocks_that_answer_nothing_of_ours_are_no_answers() {
         let text = "%begin 7 1 0\nx\n%end 7 1 0\n%begin 7 2 1\n%end 7 2 1\n";
-        assert_eq!(said(text), [answer(true, &[])]);
+        assert_eq!(said(text), [Said::Other, answer(true, &[])]);
     }
 
     #[test]

@@ -87,6 +87,7 @@ impl Town {
 
 impl Drop for Town {
     fn drop(&mut self) {
+        self.tmux.close();
         let mark = self.dir.path().to_string_lossy().into_owned();
         for stat in super::super::proc::all().unwrap_or_default() {
             let environ = fs::read(format!("/proc/{}/environ", stat.pid)).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use gascity::conformance::{self, Backend};
 use gascity::model::CityName;
@@ -13,6 +13,8 @@ use gascity::sessions::{SubprocessConfig, Tmux, TmuxConfig};
 struct Panes {
     program: PathBuf,
     dir: tempfile::TempDir,
+    /// Let go in the end, so that nobody brings the server back.
+    providers: Mutex<Vec<Tmux>>,
 }
 
 impl Panes {
@@ -23,6 +25,7 @@ impl Panes {
         Self {
             program: program.to_owned(),
             dir: dir.unwrap(),
+            providers: Mutex::default(),
         }
     }
 
@@ -36,6 +39,9 @@ impl Panes {
 
 impl Drop for Panes {
     fn drop(&mut self) {
+        for provider in self.providers.lock().unwrap().drain(..) {
+            provider.close();
+        }
         crate::util::kill_all_of(self.dir.path());
     }
 }
@@ -48,7 +54,9 @@ impl Backend for Panes {
         let mut config = TmuxConfig::new(city, self.program.clone());
         config.tmux_config = "none".to_owned();
         config.socket_dir = Some(self.dir().to_owned());
-        Arc::new(Tmux::new(config).unwrap())
+        let provider = Tmux::new(config).unwrap();
+        self.providers.lock().unwrap().push(provider.clone());
+        Arc::new(provider)
     }
 
     fn dir(&self) -> &Path {
