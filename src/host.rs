@@ -86,6 +86,7 @@ impl Opener {
         config
             .env_passthrough
             .clone_from(&loaded.session.env_passthrough);
+        config.setup_timeout = loaded.session.setup_timeout;
         let own = spec.agents.iter().filter_map(|a| a.launch.session.clone());
         let providers =
             HostProviders::with(config.clone(), loaded.session.clone()).others(own.collect());

@@ -10,6 +10,8 @@ mod fail;
 mod fake;
 mod output;
 #[cfg(target_os = "linux")]
+pub(crate) mod prepare;
+#[cfg(target_os = "linux")]
 mod proc;
 #[cfg(target_os = "linux")]
 mod processes;

@@ -7,19 +7,15 @@
 
 mod capture;
 mod group;
+mod program;
 
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+pub(crate) use program::Program;
 
-use capture::{Capture, Keep};
-use group::Group;
-
+use crate::model::ExitStatus;
 use crate::ports::{PortFuture, Shell, ShellError, ShellJob};
 use crate::sessions::SubprocessConfig;
 use crate::sessions::environment::{Environment, Runner};
@@ -29,10 +25,6 @@ const OUTPUT: usize = 64 << 10;
 
 /// How much of the end of its complaints is kept.
 const COMPLAINTS: usize = 4 << 10;
-
-/// How long a line may take to leave on TERM, and how long its output is read after its end: a
-/// process it left behind may hold the pipe for ever.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs lines with the environment of agents: what they inherit, the job's own variables
 /// (expanded as those of agents), and the city's.
@@ -61,124 +53,53 @@ impl ProcessShell {
         }
     }
 
-    fn spawn(&self, job: &ShellJob) -> Result<Running, ShellError> {
-        let unrunnable = |error: &dyn std::fmt::Display| ShellError::Unrunnable(error.to_string());
+    fn program(&self, job: ShellJob) -> Result<Program, ShellError> {
         let bin = self.config.root.join(".gc/bin");
         let env = self
             .runner
             .environment(&job.env, self.config.city_vars(), bin.as_os_str())
-            .map_err(|unset| unrunnable(&unset))?;
+            .map_err(|unset| ShellError::Unrunnable(unset.to_string()))?;
         // Said here, since a spawn does not tell which of its files is missing.
         if !job.dir.is_dir() {
             let missing = format!("{}: no such directory", job.dir.display());
             return Err(ShellError::Unrunnable(missing));
         }
-        Running::new(&job.line, &job.dir, &env).map_err(|error| unrunnable(&error))
+        Ok(line(job.line, job.dir, env, job.limit))
+    }
+}
+
+/// A line for `sh -c`.
+pub(crate) fn line(line: String, dir: PathBuf, env: Environment, limit: Duration) -> Program {
+    Program {
+        path: "/bin/sh".into(),
+        words: ["sh".into(), "-c".into(), line.into()].into(),
+        env,
+        dir,
+        input: Vec::new(),
+        output: OUTPUT,
+        complaints: COMPLAINTS,
+        limit,
+    }
+}
+
+/// What a line printed, if it ended well.
+pub(crate) async fn output_of(program: Program) -> Result<String, ShellError> {
+    let limit = program.limit;
+    let ended = program.run().await;
+    let ended = ended.map_err(|error| ShellError::Unrunnable(error.to_string()))?;
+    match ended.status {
+        None => Err(ShellError::TimedOut(limit)),
+        Some(ExitStatus::Code(0)) => Ok(String::from_utf8_lossy(&ended.output).into_owned()),
+        Some(status) => Err(ShellError::Failed {
+            status: status.to_string(),
+            stderr: ended.complaints.trim().to_owned(),
+        }),
     }
 }
 
 impl Shell for ProcessShell {
     fn run(&self, job: ShellJob) -> PortFuture<'_, String, ShellError> {
-        Box::pin(async move {
-            let running = self.spawn(&job)?;
-            let (asked, answer) = oneshot::channel();
-            tokio::spawn(running.attend(job.limit, asked));
-            let lost = |_| Err(ShellError::Unrunnable("the runtime is ending".into()));
-            answer.await.unwrap_or_else(lost)
-        })
-    }
-}
-
-/// Someone who waits for a line's result, or has left.
-type Asked = oneshot::Sender<Result<String, ShellError>>;
-
-/// A line at work.
-#[derive(Debug)]
-struct Running {
-    group: Group,
-    output: Capture,
-    complaints: Capture,
-}
-
-impl Running {
-    /// Spawns a line. Absolute program, no hook before exec: see the sessions' own spawn.
-    fn new(line: &str, dir: &Path, env: &Environment) -> io::Result<Self> {
-        let mut child = Command::new("/bin/sh")
-            .arg0("sh")
-            .args(["-c", line])
-            .env_clear()
-            .envs(env)
-            .current_dir(dir)
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let pipes = (child.stdout.take(), child.stderr.take());
-        let group = Group::new(child)?;
-        let (Some(output), Some(complaints)) = pipes else {
-            return Err(io::Error::other("a pipe is missing"));
-        };
-        Ok(Self {
-            group,
-            output: Capture::new(output.into(), Keep::First(OUTPUT))?,
-            complaints: Capture::new(complaints.into(), Keep::Last(COMPLAINTS))?,
-        })
-    }
-
-    /// Sees a line to its end and answers.
-    async fn attend(mut self, limit: Duration, mut asked: Asked) {
-        let in_time = self.finishes(limit, &mut asked).await;
-        if !in_time {
-            self.group.kill();
-        }
-        let status = self.group.reap().await;
-        let result = match status {
-            _ if !in_time => Err(ShellError::TimedOut(limit)),
-            Ok(status) if status == "exit 0" => Ok(self.output.text()),
-            Ok(status) => Err(ShellError::Failed {
-                status,
-                stderr: self.complaints.text().trim().to_owned(),
-            }),
-            Err(error) => Err(ShellError::Unrunnable(error.to_string())),
-        };
-        let _ = asked.send(result); // they may have left
-    }
-
-    /// Reads until the line is over. `false`: it took too long, or nobody wants it any more; it
-    /// has been asked to end and had its time to.
-    async fn finishes(&mut self, limit: Duration, asked: &mut Asked) -> bool {
-        let (group, output, complaints) = (&self.group, &mut self.output, &mut self.complaints);
-        let reading = async { tokio::join!(output.read_on(), complaints.read_on()) };
-        tokio::pin!(reading);
-        let mut closed = false;
-        let too_long = async {
-            if limit.is_zero() {
-                std::future::pending().await
-            } else {
-                tokio::time::sleep(limit).await;
-            }
-        };
-        tokio::pin!(too_long);
-        let in_time = loop {
-            tokio::select! {
-                () = group.ended() => break true,
-                _ = &mut reading, if !closed => closed = true,
-                () = &mut too_long => break false,
-                () = asked.closed() => break false,
-            }
-        };
-        let rest = async {
-            if !in_time {
-                group.terminate();
-                group.ended().await;
-            }
-            if !closed {
-                reading.await;
-            }
-        };
-        let _ = tokio::time::timeout(PATIENCE, rest).await; // then without the rest
-        in_time
+        Box::pin(async move { output_of(self.program(job)?).await })
     }
 }
 

@@ -53,13 +53,9 @@ impl Runner {
         globs: &[String],
     ) -> Self {
         let all: Environment = vars.into_iter().collect();
-        let matches = |name: &OsStr| {
-            let name = name.as_bytes();
-            globs.iter().any(|glob| fits(glob.as_bytes(), name))
-        };
         let inherited = all
             .iter()
-            .filter(|(name, _)| matches(name))
+            .filter(|(name, _)| matches_any(globs, name))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         Self { all, inherited }
@@ -78,7 +74,22 @@ impl Runner {
         injected: impl IntoIterator<Item = (&'static str, OsString)>,
         bin: &OsStr,
     ) -> Result<Environment, Unset> {
+        self.environment_with(&[], configured, injected, bin)
+    }
+
+    /// The same with more `globs` of variables to inherit.
+    pub(crate) fn environment_with(
+        &self,
+        globs: &[String],
+        configured: &BTreeMap<String, String>,
+        injected: impl IntoIterator<Item = (&'static str, OsString)>,
+        bin: &OsStr,
+    ) -> Result<Environment, Unset> {
         let mut env = self.inherited.clone();
+        if !globs.is_empty() {
+            let also = self.all.iter().filter(|(name, _)| matches_any(globs, name));
+            env.extend(also.map(|(name, value)| (name.clone(), value.clone())));
+        }
         for (name, value) in configured {
             let value = self.expand(value).map_err(|missing| Unset {
                 name: missing,
@@ -133,6 +144,11 @@ impl Runner {
             (None, None) => Err(name.to_owned()),
         }
     }
+}
+
+fn matches_any(globs: &[String], name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    globs.iter().any(|glob| fits(glob.as_bytes(), name))
 }
 
 /// Splits `{inner}rest`.

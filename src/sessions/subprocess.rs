@@ -40,9 +40,10 @@ use adopt::Found;
 pub(crate) use note::metadata;
 use note::{Files, NoteFile};
 use run::{Run, Watched};
-pub(super) use spawn::{agent_failure, look_up, provider_failure, work_dir};
+pub(super) use spawn::look_up;
 
-use super::environment::{DEFAULT_PASSTHROUGH, Runner};
+use super::environment::DEFAULT_PASSTHROUGH;
+use super::prepare::Preparer;
 use super::processes::census::Census;
 use super::processes::{Led as _, Subscribers, lock, programs, sweep};
 use super::{output, proc};
@@ -64,6 +65,8 @@ pub struct SubprocessConfig {
     pub gc_bin: PathBuf,
     /// Globs over the names of variables that agents inherit from the supervisor.
     pub env_passthrough: Vec<String>,
+    /// How long one line of `pre_start` may take.
+    pub setup_timeout: Duration,
 }
 
 impl SubprocessConfig {
@@ -76,6 +79,7 @@ impl SubprocessConfig {
             home: None,
             gc_bin,
             env_passthrough: DEFAULT_PASSTHROUGH.map(String::from).to_vec(),
+            setup_timeout: Duration::from_secs(10),
         }
     }
 
@@ -103,8 +107,7 @@ pub struct Subprocess(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    config: SubprocessConfig,
-    runner: Runner,
+    preparer: Preparer,
     files: Arc<Files>,
     census: Arc<Census>,
     subscribers: Arc<Subscribers>,
@@ -152,13 +155,12 @@ impl Subprocess {
         vars: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
-            runner: Runner::new(vars, &config.env_passthrough),
             files: Arc::new(Files::new(config.root.clone(), proc::boot_id()?)),
             census: Arc::default(),
             subscribers: Arc::default(),
             slots: Mutex::default(),
             adopted: OnceCell::new(),
-            config,
+            preparer: Preparer::new(config, vars),
         })))
     }
 }

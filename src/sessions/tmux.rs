@@ -41,8 +41,8 @@ use run::{Run, Watched};
 use server::{ConnectError, Connector, KEEPER, Server};
 use version::Version;
 
-use super::environment::Runner;
 use super::output;
+use super::prepare::Preparer;
 use super::processes::census::Census;
 use super::processes::{Led as _, Mark, Subscribers, lock, programs, sweep};
 use super::subprocess::SubprocessConfig;
@@ -114,7 +114,7 @@ struct Inner {
     config: TmuxConfig,
     version: Version,
     connector: Arc<Connector>,
-    runner: Runner,
+    preparer: Preparer,
     mark: Mark,
     census: Arc<Census>,
     subscribers: Subscribers,
@@ -202,8 +202,8 @@ impl Tmux {
 
     fn build(config: TmuxConfig, may_start: bool) -> Result<Self, String> {
         let version = server::version(&config.program)?;
-        let runner = Runner::new(std::env::vars_os(), &config.city.env_passthrough);
-        let mut environment = runner.inherited().clone();
+        let preparer = Preparer::new(config.city.clone(), std::env::vars_os());
+        let mut environment = preparer.inherited().clone();
         let socket_dir = config.socket_dir.clone().map(OsString::from);
         if let Some(dir) = socket_dir.or_else(|| std::env::var_os("TMUX_TMPDIR")) {
             environment.insert("TMUX_TMPDIR".into(), dir);
@@ -217,7 +217,7 @@ impl Tmux {
             me: me.clone(),
             version,
             connector,
-            runner,
+            preparer,
             mark: Mark(config.city.root.clone()),
             census: Arc::default(),
             subscribers: Subscribers::default(),

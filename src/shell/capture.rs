@@ -54,6 +54,11 @@ impl Capture {
         }
     }
 
+    /// What was kept.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.kept)
+    }
+
     /// What was kept, as text.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.kept).into_owned()

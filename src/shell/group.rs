@@ -12,6 +12,7 @@ use rustix::process::{
 };
 use tokio::io::unix::AsyncFd;
 
+use crate::model::ExitStatus;
 use crate::sessions::sys;
 
 /// A child that leads its own process group. Until it is reaped its number, and so the group's,
@@ -65,18 +66,18 @@ impl Group {
         let _ = kill_process_group(self.leader, Signal::KILL);
     }
 
-    /// Waits for the leader's end and says how it ended, e.g. `exit 1` or `signal 9`. The group
-    /// must not be signalled afterwards.
-    pub(super) async fn reap(mut self) -> io::Result<String> {
+    /// Waits for the leader's end and says how it ended. The group must not be signalled
+    /// afterwards.
+    pub(super) async fn reap(mut self) -> io::Result<ExitStatus> {
         self.ended().await;
         // Before the outcome is known: whatever it is, the number may mean somebody else now.
         self.reaped = true;
         let status = wait(&self.pidfd, WaitIdOptions::NOHANG)?;
         let status = status.ok_or_else(|| io::Error::other("it has not ended"))?;
         Ok(match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => format!("exit {code}"),
-            (_, Some(signal)) => format!("signal {signal}"),
-            _ => "unknown status".to_owned(),
+            (Some(code), _) => ExitStatus::Code(code),
+            (_, Some(signal)) => ExitStatus::Signal(signal),
+            _ => ExitStatus::Unknown,
         })
     }
 }

@@ -1,76 +1,17 @@
 //! Launching the leader of a run.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 
 use gascity_actors::model::{Command, FailureClass, StartFailure};
 use rustix::io::Errno;
 
 use crate::sessions::environment::Environment;
-
-/// A failed start that the agent is to blame for.
-pub(in crate::sessions) fn agent_failure(
-    stage: &'static str,
-    detail: impl Into<String>,
-) -> StartFailure {
-    StartFailure {
-        stage,
-        class: FailureClass::Agent,
-        detail: detail.into(),
-    }
-}
-
-/// A failed start that the provider is to blame for.
-pub(in crate::sessions) fn provider_failure(
-    stage: &'static str,
-    detail: impl Into<String>,
-) -> StartFailure {
-    StartFailure {
-        class: FailureClass::Provider,
-        ..agent_failure(stage, detail)
-    }
-}
-
-/// Resolves a working directory. A missing one is created inside the city, and an error
-/// anywhere else.
-pub(in crate::sessions) fn work_dir(root: &Path, wanted: &Path) -> Result<PathBuf, StartFailure> {
-    let fail =
-        |error: io::Error| agent_failure("work_dir", format!("{}: {error}", wanted.display()));
-    match wanted.canonicalize() {
-        Ok(dir) if dir.is_dir() => return Ok(dir),
-        Ok(_) => return Err(fail(Errno::NOTDIR.into())),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
-        Err(missing) if !is_inside(root, wanted) => return Err(fail(missing)),
-        Err(_) => {}
-    }
-    let mut builder = DirBuilder::new();
-    builder
-        .recursive(true)
-        .mode(0o755)
-        .create(wanted)
-        .map_err(fail)?;
-    wanted.canonicalize().map_err(fail)
-}
-
-/// Whether a path that does not exist yet would lie under `root`, symbolic links resolved.
-fn is_inside(root: &Path, wanted: &Path) -> bool {
-    let mut existing = wanted
-        .ancestors()
-        .skip_while(|dir| fs::symlink_metadata(dir).is_err());
-    let Some(base) = existing.next() else {
-        return false;
-    };
-    let rest = wanted.strip_prefix(base).unwrap_or(Path::new(""));
-    base.canonicalize().is_ok_and(|base| base.starts_with(root))
-        && rest
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)))
-}
+use crate::sessions::prepare::{agent_failure, provider_failure};
 
 /// What the leader is connected to.
 pub(super) struct Streams {
@@ -162,30 +103,6 @@ fn is_program(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_missing_directory_is_created_inside_the_city_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path().canonicalize().unwrap();
-        let root = base.join("city");
-        fs::create_dir_all(root.join("real")).unwrap();
-        std::os::unix::fs::symlink(&base, root.join("out")).unwrap();
-
-        assert_eq!(
-            work_dir(&root, &root.join("a/b")).unwrap(),
-            root.join("a/b")
-        );
-        for outside in [base.join("x"), root.join("out/x"), root.join("q/../../x")] {
-            let failure = work_dir(&root, &outside).unwrap_err();
-            assert_eq!(
-                (failure.stage, failure.class),
-                ("work_dir", FailureClass::Agent)
-            );
-        }
-        assert!(!base.join("x").exists());
-        fs::write(root.join("file"), "").unwrap();
-        assert!(work_dir(&root, &root.join("file")).is_err());
-    }
 
     #[test]
     fn programs_are_searched_on_the_agents_own_path() {

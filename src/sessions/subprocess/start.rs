@@ -1,7 +1,6 @@
 //! Starting a run: what must be over before, and what must be in place after.
 
 use std::io;
-use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 
@@ -13,9 +12,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, 
 use super::adopt::{self, Found};
 use super::note::NoteFile;
 use super::run::Run;
-use super::spawn::{self, Streams, agent_failure, provider_failure};
+use super::spawn::{self, Streams};
 use super::{Inner, Slot, blocking};
-use crate::sessions::environment::Environment;
+use crate::sessions::prepare::{Prepared, provider_failure};
 use crate::sessions::proc;
 use crate::sessions::processes::{Led as _, sweep};
 
@@ -45,8 +44,9 @@ impl Inner {
                 Err(error) => return Err(provider_failure("session", error.to_string())),
             },
         }
+        let prepared = self.preparer.prepare(&token, spec).await?;
         // Nothing is awaited from here on, so a start cannot be abandoned half-way.
-        self.launch(&slot, token, spec)
+        self.launch(&slot, token, spec, prepared)
     }
 
     /// Makes sure that the run before is over, with nothing of it left.
@@ -69,10 +69,10 @@ impl Inner {
         slot: &Slot,
         token: RunToken,
         spec: &StartSpec,
+        prepared: Prepared,
     ) -> Result<Started, StartFailure> {
         let name = &spec.session;
-        let dir = spawn::work_dir(&self.config.root, &spec.launch.work_dir)?;
-        let env = self.environment(&token, spec, dir.clone())?;
+        let Prepared { dir, env, command } = prepared;
         let broken = |stage| move |error: io::Error| provider_failure(stage, error.to_string());
         let (log, log_offset) = self.files.open_log(name).map_err(broken("log"))?;
         let input = match spec.launch.stdin {
@@ -81,7 +81,8 @@ impl Inner {
         };
         let started_at = Utc::now();
         let streams = Streams { input, log };
-        let mut child = spawn::spawn(&spec.launch.command, &dir, &env, streams)?;
+        let command = command.as_ref().unwrap_or(&spec.launch.command);
+        let mut child = spawn::spawn(command, &dir, &env, streams)?;
         let note = NoteFile {
             token,
             pid: child.id().cast_signed(),
@@ -124,27 +125,6 @@ impl Inner {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         note.start = proc::stat(note.pid)?.ok_or_else(lost)?.start;
         self.hold(slot, name, note, Some(pidfd))?.ok_or_else(lost)
-    }
-
-    fn environment(
-        &self,
-        token: &RunToken,
-        spec: &StartSpec,
-        dir: PathBuf,
-    ) -> Result<Environment, StartFailure> {
-        let config = &self.config;
-        let mut injected = config.city_vars();
-        injected.extend([
-            ("GC_AGENT", spec.agent.as_str().into()),
-            ("GC_TEMPLATE", spec.template.as_str().into()),
-            ("GC_SESSION_NAME", spec.session.as_str().into()),
-            ("GC_SESSION_ID", token.as_str().into()),
-            ("GC_DIR", dir.into()),
-        ]);
-        let bin = config.root.join(".gc/bin");
-        self.runner
-            .environment(&spec.launch.env, injected, bin.as_os_str())
-            .map_err(|unset| agent_failure("env", unset.to_string()))
     }
 }
 

@@ -5,6 +5,7 @@ mod exits;
 mod launch;
 mod metadata;
 mod nudges;
+mod prepare;
 mod programs;
 mod stop;
 

@@ -21,9 +21,10 @@ use super::run::{Identity, Pane, Run, Seat};
 use super::server::{SIZE, Server};
 use super::{Inner, Slot};
 use crate::sessions::environment::Environment;
+use crate::sessions::prepare::{Prepared, agent_failure, provider_failure};
 use crate::sessions::proc;
 use crate::sessions::processes::Led as _;
-use crate::sessions::subprocess::{agent_failure, look_up, provider_failure, work_dir};
+use crate::sessions::subprocess::look_up;
 
 /// What tmux sets by itself, for programs to know their terminal.
 const TERMINAL: [&str; 1] = ["TERM"];
@@ -109,7 +110,6 @@ impl Inner {
     ) -> Result<Started, StartFailure> {
         let unseen = |error: SessionError| provider_failure("session", error.to_string());
         let server = self.server().await.map_err(unseen)?;
-        let plan = self.plan(&token, spec)?;
         if let Some(run) = slot.run() {
             self.make_room(slot, &run).await?;
             if run.seat.server == server.pid {
@@ -118,6 +118,7 @@ impl Inner {
             }
             *super::lock(&slot.held) = None;
         }
+        let plan = self.plan(&token, spec).await?;
         let line = self.line(&server, &plan, &token, spec);
         let lost = |lost: super::link::Lost| provider_failure("session", lost.to_string());
         let mut blocks = server.link.ask(line.clone()).await.map_err(lost)?;
@@ -166,10 +167,17 @@ impl Inner {
         Ok(())
     }
 
-    fn plan(&self, token: &RunToken, spec: &StartSpec) -> Result<Plan, StartFailure> {
-        let dir = work_dir(&self.config.city.root, &spec.launch.work_dir)?;
-        let env = self.environment(token, spec, dir.clone())?;
-        let words = match &spec.launch.command {
+    async fn plan(&self, token: &RunToken, spec: &StartSpec) -> Result<Plan, StartFailure> {
+        let prepared = self.preparer.prepare(token, spec).await?;
+        let Prepared {
+            dir,
+            mut env,
+            command,
+        } = prepared;
+        for name in TERMINAL {
+            env.remove(OsStr::new(name));
+        }
+        let words = match command.as_ref().unwrap_or(&spec.launch.command) {
             Command::Shell(line) => vec!["/bin/sh".into(), "-c".into(), line.into()],
             Command::Words(words) => {
                 let first = words.first().map_or("", String::as_str);
@@ -183,32 +191,6 @@ impl Inner {
             return Err(agent_failure("spawn", "a NUL byte in command or env"));
         }
         Ok(Plan { dir, env, words })
-    }
-
-    fn environment(
-        &self,
-        token: &RunToken,
-        spec: &StartSpec,
-        dir: PathBuf,
-    ) -> Result<Environment, StartFailure> {
-        let config = &self.config.city;
-        let mut injected = config.city_vars();
-        injected.extend([
-            ("GC_AGENT", spec.agent.as_str().into()),
-            ("GC_TEMPLATE", spec.template.as_str().into()),
-            ("GC_SESSION_NAME", spec.session.as_str().into()),
-            ("GC_SESSION_ID", token.as_str().into()),
-            ("GC_DIR", dir.into()),
-        ]);
-        let bin = config.root.join(".gc/bin");
-        let env = self
-            .runner
-            .environment(&spec.launch.env, injected, bin.as_os_str());
-        let mut env = env.map_err(|unset| agent_failure("env", unset.to_string()))?;
-        for name in TERMINAL {
-            env.remove(OsStr::new(name));
-        }
-        Ok(env)
     }
 
     /// The session, its settings and its metadata in one line: a command that ends at once would
