@@ -6,6 +6,8 @@
 
 pub(crate) mod choose;
 pub(crate) mod environment;
+#[cfg(target_os = "linux")]
+mod exec;
 mod fail;
 mod fake;
 mod output;
@@ -28,6 +30,8 @@ use std::path::{Path, PathBuf};
 use gascity_actors::model::SessionName;
 
 pub use environment::DEFAULT_PASSTHROUGH;
+#[cfg(target_os = "linux")]
+pub use exec::{Exec, ExecConfig};
 pub use fail::Fail;
 pub use fake::Fake;
 pub(crate) use output::{clean, tail};

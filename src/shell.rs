@@ -7,12 +7,14 @@
 
 mod capture;
 mod group;
+mod lines;
 mod program;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use lines::Lines;
 pub(crate) use program::Program;
 
 use crate::model::ExitStatus;

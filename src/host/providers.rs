@@ -1,5 +1,6 @@
 //! Session providers by their word in the config.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +8,9 @@ use crate::config::SessionSettings;
 use crate::ports::{PortFuture, Providers, Sessions};
 use crate::sessions::choose::choose;
 use crate::sessions::router::Router;
-use crate::sessions::{Fail, Fake, Subprocess, SubprocessConfig, Tmux, TmuxConfig, tmux};
+use crate::sessions::{
+    Exec, ExecConfig, Fail, Fake, Subprocess, SubprocessConfig, Tmux, TmuxConfig, tmux,
+};
 
 /// Builds the providers of one city, each once: asked for again, it is the same one, so that
 /// nothing is watched twice and the sessions of `fake` are still there.
@@ -30,6 +33,21 @@ struct Built {
     subprocess: Option<Subprocess>,
     tmux: Option<Tmux>,
     fake: Option<Arc<Fake>>,
+    /// By their scripts.
+    exec: BTreeMap<String, Arc<Exec>>,
+}
+
+impl Built {
+    fn exec(&mut self, script: &str, city: &SubprocessConfig) -> Result<Arc<dyn Sessions>, String> {
+        if let Some(provider) = self.exec.get(script) {
+            return Ok(provider.clone());
+        }
+        let provider = Exec::new(ExecConfig::new(script, city.clone()));
+        let provider = provider.map_err(|error| format!("session provider exec:{error}"))?;
+        let provider = Arc::new(provider);
+        self.exec.insert(script.to_owned(), provider.clone());
+        Ok(provider)
+    }
 }
 
 impl HostProviders {
@@ -111,9 +129,13 @@ impl Shop {
             }
             "fake" => Ok(built.fake.get_or_insert_with(Arc::default).clone()),
             "fail" => Ok(Arc::new(Fail::default())),
-            other => Err(format!(
-                "there is no session provider {other:?}; available: auto, tmux, subprocess, fake, fail"
-            )),
+            other => match other.strip_prefix("exec:") {
+                Some(script) => built.exec(script, &self.config),
+                None => Err(format!(
+                    "there is no session provider {other:?}; available: auto, tmux, subprocess, \
+                     exec:<script>, fake, fail"
+                )),
+            },
         }
     }
 }
@@ -188,7 +210,8 @@ mod tests {
         let Err(error) = providers.provide("screen".into()).await else {
             panic!("there is no such provider");
         };
-        assert!(error.contains("screen") && error.contains("tmux, subprocess, fake, fail"));
+        assert!(error.contains("screen"));
+        assert!(error.contains("tmux, subprocess, exec:<script>, fake, fail"));
     }
 
     #[tokio::test]

@@ -44,6 +44,11 @@ pub(crate) fn tail(path: &Path, offset: u64, lines: u32) -> io::Result<String> {
     Ok(last_lines(capped(&clean(whole), window), lines))
 }
 
+/// The last `lines` lines of what somebody else has read, all of it for 0, within bounds.
+pub(super) fn last(bytes: &[u8], lines: u32) -> String {
+    last_lines(capped(&clean(bytes), WINDOW_ALL), lines)
+}
+
 /// The end of a text that grew when it was made readable.
 fn capped(text: &str, limit: u64) -> &str {
     let surplus = text

@@ -8,7 +8,7 @@ use gascity::conformance::{self, Act, Backend, Report};
 use gascity::memory::Behaviour;
 use gascity::model::{AgentName, CityName, Command, ExitStatus};
 use gascity::ports::Sessions;
-use gascity::sessions::{Fake, Subprocess, SubprocessConfig};
+use gascity::sessions::{Exec, ExecConfig, Fake, Subprocess, SubprocessConfig};
 
 /// A directory of its own, and who cares for what is left in it.
 struct Ground {
@@ -119,5 +119,40 @@ impl Backend for Processes {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subprocess_conforms() {
     let report = conformance::verify(|| Processes(Ground::new())).await;
+    expect_clean(&report);
+}
+
+/// The script from the documentation.
+struct Scripted {
+    ground: Ground,
+    script: std::path::PathBuf,
+}
+
+impl Backend for Scripted {
+    fn provider(&self) -> Arc<dyn Sessions> {
+        let name = CityName::new("conformance").unwrap();
+        let gc = env!("CARGO_BIN_EXE_gc").into();
+        let city = SubprocessConfig::new(self.dir().to_owned(), name, gc);
+        let mut config = ExecConfig::new(self.script.display().to_string(), city);
+        config.poll = Duration::from_millis(100);
+        Arc::new(Exec::new(config).unwrap())
+    }
+
+    fn dir(&self) -> &Path {
+        self.ground.dir.path()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_exec_script_conforms() {
+    if crate::util::lacks(&["jq", "setsid", "pgrep"]) {
+        return;
+    }
+    let make = || Scripted {
+        ground: Ground::new(),
+        script: crate::util::repository().join("docs/exec-provider"),
+    };
+    // A hundred at once, row 17, take a script too long for every day.
+    let report = conformance::verify_some(make, |case| case.row != 17).await;
     expect_clean(&report);
 }

@@ -264,6 +264,21 @@ pub(crate) fn kill_all_of(path: &Path) {
     }
 }
 
+/// Whether a program that a test needs is missing. Says so; where everything must be there, fails.
+pub(crate) fn lacks(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = |name: &&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    let Some(missing) = programs.iter().find(|name| !found(name)) else {
+        return false;
+    };
+    println!("skipped: {missing} not installed");
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "{missing} must be there"
+    );
+    true
+}
+
 /// Whether this test runs as root, whom no permission stops.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()

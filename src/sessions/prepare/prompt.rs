@@ -29,16 +29,38 @@ impl Preparer {
         dir: &Path,
         env: &mut Environment,
     ) -> Result<Option<Command>, StartFailure> {
-        let prompt = &spec.launch.prompt;
-        let Some(template) = &prompt.text else {
+        let Some(template) = &spec.launch.prompt.text else {
             return Ok(None);
         };
         let branch = match template.variables().any(|name| name == "DefaultBranch") {
             true => default_branch(dir, env).await,
             false => String::new(),
         };
+        self.prompt_with(spec, &branch, env)
+    }
+
+    /// The same for a run that is launched elsewhere: nothing is asked of its directory.
+    pub(crate) fn prompt_for(
+        &self,
+        spec: &StartSpec,
+        mut env: Environment,
+    ) -> Result<(Environment, Option<Command>), StartFailure> {
+        let command = self.prompt_with(spec, "main", &mut env)?;
+        Ok((env, command))
+    }
+
+    fn prompt_with(
+        &self,
+        spec: &StartSpec,
+        branch: &str,
+        env: &mut Environment,
+    ) -> Result<Option<Command>, StartFailure> {
+        let prompt = &spec.launch.prompt;
+        let Some(template) = &prompt.text else {
+            return Ok(None);
+        };
         let text = template.render(|name| match name {
-            "DefaultBranch" => Some(Cow::Borrowed(branch.as_str())),
+            "DefaultBranch" => Some(Cow::Borrowed(branch)),
             name => env
                 .get(OsStr::new(name))
                 .map(|value| value.to_string_lossy()),
