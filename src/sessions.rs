@@ -34,7 +34,7 @@ pub use environment::DEFAULT_PASSTHROUGH;
 pub use exec::{Exec, ExecConfig};
 pub use fail::Fail;
 pub use fake::Fake;
-pub(crate) use output::{clean, tail};
+pub(crate) use output::{clean, tail_across};
 #[cfg(target_os = "linux")]
 pub(crate) use subprocess::metadata;
 #[cfg(target_os = "linux")]

@@ -23,7 +23,7 @@ pub(super) fn is_short(path: &Path, offset: u64) -> bool {
 
 /// The last `lines` lines of what was written to `path` after `offset`, all of it for 0.
 /// A missing file has no lines.
-pub(crate) fn tail(path: &Path, offset: u64, lines: u32) -> io::Result<String> {
+pub(super) fn tail(path: &Path, offset: u64, lines: u32) -> io::Result<String> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
@@ -42,6 +42,32 @@ pub(crate) fn tail(path: &Path, offset: u64, lines: u32) -> io::Result<String> {
         &bytes
     };
     Ok(last_lines(capped(&clean(whole), window), lines))
+}
+
+/// The same of a log that may have been begun anew: what is missing comes from the old one before
+/// it, from `rotated` on.
+pub(crate) fn tail_across(
+    path: &Path,
+    offset: u64,
+    rotated: Option<u64>,
+    lines: u32,
+) -> io::Result<String> {
+    let text = tail(path, offset, lines)?;
+    let missing = match (lines, u32::try_from(text.lines().count())) {
+        (0, _) => 0,
+        (lines, Ok(count)) if count < lines => lines - count,
+        _ => return Ok(text),
+    };
+    let Some(begin) = rotated else {
+        return Ok(text);
+    };
+    let mut old = path.as_os_str().to_owned();
+    old.push(".1");
+    let before = tail(Path::new(&old), begin, missing)?;
+    if before.is_empty() || text.is_empty() {
+        return Ok(before + &text);
+    }
+    Ok(capped(&format!("{before}\n{text}"), WINDOW_ALL).to_owned())
 }
 
 /// The last `lines` lines of what somebody else has read, all of it for 0, within bounds.

@@ -13,6 +13,7 @@ mod listing;
 mod meta;
 mod note;
 mod nudge;
+mod rotate;
 mod run;
 mod spawn;
 mod start;
@@ -24,7 +25,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ use tokio::sync::{OnceCell, mpsc};
 use adopt::Found;
 pub(crate) use note::metadata;
 use note::{Files, NoteFile};
+use rotate::{Bounds, Keeper};
 use run::{Run, Watched};
 pub(super) use spawn::look_up;
 
@@ -65,6 +67,10 @@ pub struct SubprocessConfig {
     pub gc_bin: PathBuf,
     /// Globs over the names of variables that agents inherit from the supervisor.
     pub env_passthrough: Vec<String>,
+    /// A log that is larger is begun anew.
+    pub log_bytes: u64,
+    /// How many old logs of a session are kept.
+    pub log_keep: u32,
     /// How long one line of `pre_start` may take.
     pub setup_timeout: Duration,
 }
@@ -79,6 +85,8 @@ impl SubprocessConfig {
             home: None,
             gc_bin,
             env_passthrough: DEFAULT_PASSTHROUGH.map(String::from).to_vec(),
+            log_bytes: 8 << 20,
+            log_keep: 3,
             setup_timeout: Duration::from_secs(10),
         }
     }
@@ -113,6 +121,9 @@ struct Inner {
     subscribers: Arc<Subscribers>,
     slots: Mutex<HashMap<SessionName, Arc<Slot>>>,
     adopted: OnceCell<()>,
+    keeper: Arc<Keeper>,
+    log_bytes: AtomicU64,
+    log_keep: AtomicU32,
 }
 
 /// One session name.
@@ -150,6 +161,12 @@ impl Subprocess {
         Self::with_runner_env(config, std::env::vars_os())
     }
 
+    /// Other bounds for logs, from the next look at each on.
+    pub fn set_log_bounds(&self, bytes: u64, keep: u32) {
+        self.0.log_bytes.store(bytes, Ordering::Relaxed);
+        self.0.log_keep.store(keep, Ordering::Relaxed);
+    }
+
     fn with_runner_env(
         config: SubprocessConfig,
         vars: impl IntoIterator<Item = (OsString, OsString)>,
@@ -160,12 +177,22 @@ impl Subprocess {
             subscribers: Arc::default(),
             slots: Mutex::default(),
             adopted: OnceCell::new(),
+            keeper: Arc::default(),
+            log_bytes: AtomicU64::new(config.log_bytes),
+            log_keep: AtomicU32::new(config.log_keep),
             preparer: Preparer::new(config, vars),
         })))
     }
 }
 
 impl Inner {
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            bytes: self.log_bytes.load(Ordering::Relaxed),
+            keep: self.log_keep.load(Ordering::Relaxed),
+        }
+    }
+
     fn slot(&self, name: &SessionName) -> Arc<Slot> {
         lock(&self.slots).entry(name.clone()).or_default().clone()
     }
@@ -200,11 +227,13 @@ impl Inner {
     }
 
     /// Finds what ran before this provider existed. Once; an error is retried by the next call.
-    async fn adopt(&self) -> Result<(), SessionError> {
+    async fn adopt(self: &Arc<Self>) -> Result<(), SessionError> {
         let init = async {
             let files = self.files.clone();
             for (name, found) in blocking(move || adopt::all(&files)).await? {
-                self.take_in(&self.slot(&name), &name, found)?;
+                if self.take_in(&self.slot(&name), &name, found)?.is_some() {
+                    self.watch_log(&name, Duration::from_secs(1));
+                }
                 self.forget(&name);
             }
             Ok(())
@@ -237,7 +266,7 @@ impl Inner {
     }
 
     /// The same for those who only look: does not wait for a change in progress.
-    async fn seen(&self, name: &SessionName) -> Result<Arc<Run>, SessionError> {
+    async fn seen(self: &Arc<Self>, name: &SessionName) -> Result<Arc<Run>, SessionError> {
         self.adopt().await?;
         let slot = self.slot(name);
         let run = match slot.run() {
@@ -252,7 +281,11 @@ impl Inner {
         run.ok_or(SessionError::NotFound)
     }
 
-    async fn stop(&self, name: &SessionName, fence: &Fence) -> Result<Stopped, SessionError> {
+    async fn stop(
+        self: &Arc<Self>,
+        name: &SessionName,
+        fence: &Fence,
+    ) -> Result<Stopped, SessionError> {
         self.adopt().await?;
         let slot = self.slot(name);
         let stopped = {
@@ -268,7 +301,7 @@ impl Inner {
     }
 
     async fn process_alive(
-        &self,
+        self: &Arc<Self>,
         name: &SessionName,
         names: Vec<String>,
     ) -> Result<bool, SessionError> {
@@ -403,12 +436,15 @@ impl Sessions for Subprocess {
         Box::pin(async move {
             let run = self.0.seen(&name).await?;
             let log = self.0.files.log(&name);
-            let offset = run.fresh(&self.0.files).log_offset;
+            let (offset, rotated) = {
+                let meta = run.fresh(&self.0.files);
+                (meta.log_offset, meta.rotated)
+            };
             // The restart after a crash waits for its last words, most often none or few.
-            if output::is_short(&log, offset) {
+            if rotated.is_none() && output::is_short(&log, offset) {
                 return output::tail(&log, offset, lines).map_err(backend);
             }
-            blocking(move || output::tail(&log, offset, lines)).await
+            blocking(move || output::tail_across(&log, offset, rotated, lines)).await
         })
     }
 

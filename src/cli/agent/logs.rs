@@ -16,7 +16,7 @@ use crate::cli::context::{Context, read};
 use crate::cli::discover::Access;
 use crate::cli::error::{CliError, CliResult, Code};
 use crate::model::{AgentName, InstanceView, SessionName, millis};
-use crate::sessions::{log_file, tail};
+use crate::sessions::{log_file, tail_across};
 
 /// Arguments of `gc agent peek`.
 #[derive(Debug, Args)]
@@ -107,7 +107,12 @@ impl PeekArgs {
         match screen(context, &mut roster, &agent, self.lines) {
             Ok(text) => show(context, name, &text),
             Err(error) if self.log && is_without_screen(&error) => {
-                let text = tail(&log_file(&roster.root, &agent.session), 0, self.lines)?;
+                let text = tail_across(
+                    &log_file(&roster.root, &agent.session),
+                    0,
+                    Some(0),
+                    self.lines,
+                )?;
                 show(context, name, &text)
             }
             Err(error) if error.code == Code::Unsupported => {
@@ -175,7 +180,7 @@ impl LogsArgs {
                 Err(error) => return Err(error),
             }
         }
-        show(context, &name, &tail(&log, 0, self.lines)?)
+        show(context, &name, &tail_across(&log, 0, Some(0), self.lines)?)
     }
 
     /// Also of agents that are gone: their output stays.
@@ -210,7 +215,7 @@ fn crash(
         let hint = format!("gc events --subject {name} --type agent.crashed");
         return Err(CliError::new(Code::NotFound, message).hint(hint));
     };
-    let text = tail(&capture.path, 0, 0)?;
+    let text = tail_across(&capture.path, 0, None, 0)?;
     show(context, name, &text)
 }
 

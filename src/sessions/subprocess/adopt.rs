@@ -192,6 +192,7 @@ impl Candidate {
             started_at: DateTime::<Utc>::from_timestamp_millis(proc::started_millis(self.start)?)
                 .unwrap_or_else(Utc::now),
             log_offset: 0,
+            rotated: None,
             meta: BTreeMap::new(),
         };
         Ok(match leader(files, &note)? {

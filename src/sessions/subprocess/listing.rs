@@ -51,8 +51,12 @@ impl Inner {
         Ok(())
     }
 
-    fn facts(&self, run: &Run) -> Facts {
-        let written = fs::metadata(self.files.log(&run.name)).and_then(|meta| meta.modified());
+    fn facts(self: &Arc<Self>, run: &Run) -> Facts {
+        let log = fs::metadata(self.files.log(&run.name));
+        if let Ok(log) = &log {
+            self.saw_log(run, log.len());
+        }
+        let written = log.and_then(|meta| meta.modified());
         let written = written.map_or(run.started_at, DateTime::<Utc>::from);
         let meta = run.fresh(&self.files);
         let notes: BTreeMap<Note, String> = meta

@@ -29,6 +29,8 @@ pub(super) struct Meta {
     pub(super) entries: BTreeMap<String, String>,
     /// Size of the log when the run began, or when it was cleared last.
     pub(super) log_offset: u64,
+    /// Where in the first old log the run began, once its log was begun anew.
+    pub(super) rotated: Option<u64>,
     /// The file this was read from, or written to.
     seen: Option<Stamp>,
 }
@@ -38,6 +40,7 @@ impl Meta {
         Self {
             entries: note.meta.clone(),
             log_offset: note.log_offset,
+            rotated: note.rotated,
             seen: None,
         }
     }
@@ -152,7 +155,7 @@ impl Run {
 
 impl Inner {
     pub(super) async fn set_note(
-        &self,
+        self: &Arc<Self>,
         name: &SessionName,
         fence: &Fence,
         note: Note,
@@ -178,10 +181,14 @@ impl Inner {
         blocking(move || Ok(run.change(&files, |meta| change(&files, meta)))).await?
     }
 
-    pub(super) async fn clear_scrollback(&self, name: SessionName) -> Result<(), SessionError> {
+    pub(super) async fn clear_scrollback(
+        self: &Arc<Self>,
+        name: SessionName,
+    ) -> Result<(), SessionError> {
         let run = self.seen(&name).await?;
         let end_of_log = move |files: &Files, meta: &mut Meta| {
             meta.log_offset = fs::metadata(files.log(&name)).map_or(0, |log| log.len());
+            meta.rotated = None;
         };
         self.change(run, end_of_log).await
     }

@@ -31,6 +31,9 @@ pub(super) struct NoteFile {
     pub(super) started_at: DateTime<Utc>,
     /// Size of the log when the run began, or when it was cleared last.
     pub(super) log_offset: u64,
+    /// Where in the first old log the run began, once its log was begun anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rotated: Option<u64>,
     #[serde(default)]
     pub(super) meta: BTreeMap<String, String>,
 }

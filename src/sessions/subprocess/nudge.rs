@@ -21,7 +21,7 @@ const FULL: Duration = Duration::from_secs(5);
 
 impl Inner {
     pub(super) async fn nudge(
-        &self,
+        self: &std::sync::Arc<Self>,
         name: &SessionName,
         fence: &Fence,
         text: &str,

@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 
 use super::meta::Meta;
 use super::note::{Files, NoteFile};
+use super::rotate::Growth;
 use crate::sessions::processes::{Led, Subscribers, foreign_status, has_fired, lock, sweep};
 use crate::sessions::sys;
 
@@ -35,6 +36,7 @@ pub(super) struct Run {
     pub(super) start: u64,
     pub(super) started_at: DateTime<Utc>,
     pub(super) meta: Mutex<Meta>,
+    pub(super) growth: Mutex<Growth>,
     /// `None`: it was dead when it was found.
     pidfd: Option<Arc<OwnedFd>>,
     /// The leader was seen to have ended.
@@ -53,6 +55,7 @@ impl Run {
     pub(super) fn new(name: SessionName, note: NoteFile, pid: Pid, pidfd: Option<OwnedFd>) -> Self {
         let exit = pidfd.is_none().then_some(ExitStatus::Unknown);
         Self {
+            growth: Mutex::new(Growth::new(note.log_offset)),
             meta: Mutex::new(Meta::of(&note)),
             name,
             token: note.token,
@@ -79,6 +82,7 @@ impl Run {
             city: files.city(),
             started_at: self.started_at,
             log_offset: meta.log_offset,
+            rotated: meta.rotated,
             meta: meta.entries.clone(),
         }
     }

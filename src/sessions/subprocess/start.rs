@@ -3,6 +3,7 @@
 use std::io;
 use std::process::Child;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::Utc;
 use gascity_actors::model::{RunToken, SessionName, StartFailure, Stdin};
@@ -20,7 +21,7 @@ use crate::sessions::processes::{Led as _, sweep};
 
 impl Inner {
     pub(super) async fn start(
-        &self,
+        self: &Arc<Self>,
         token: RunToken,
         spec: &StartSpec,
     ) -> Result<Started, StartFailure> {
@@ -46,7 +47,9 @@ impl Inner {
         }
         let prepared = self.preparer.prepare(&token, spec).await?;
         // Nothing is awaited from here on, so a start cannot be abandoned half-way.
-        self.launch(&slot, token, spec, prepared)
+        let started = self.launch(&slot, token, spec, prepared)?;
+        self.watch_log(&spec.session, Duration::from_secs(1));
+        Ok(started)
     }
 
     /// Makes sure that the run before is over, with nothing of it left.
@@ -92,6 +95,7 @@ impl Inner {
             city: self.files.city(),
             started_at,
             log_offset,
+            rotated: None,
             meta: spec
                 .notes
                 .iter()

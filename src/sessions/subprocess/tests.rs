@@ -3,6 +3,7 @@
 mod adoption;
 mod exits;
 mod launch;
+mod logs;
 mod metadata;
 mod nudges;
 mod prepare;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::cli::context::Context;
 use crate::cli::error::CliResult;
-use crate::sessions::{clean, tail};
+use crate::sessions::{clean, tail_across};
 
 /// How often the file is looked at.
 const PACE: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ pub(super) fn follow(context: &Context, name: &str, log: &Path, lines: u32) -> C
         false => context.out.line(line),
     };
     let mut growing = Growing::at_end(log)?;
-    for line in tail(log, 0, lines)?.lines() {
+    for line in tail_across(log, 0, Some(0), lines)?.lines() {
         say(line)?;
     }
     loop {
