@@ -4,6 +4,7 @@
 //! ends: with an [`AgentEnd`] as its error (crash, clean exit, failed start), or normally with the
 //! end of a planned stop in its last state. Dropping a Worker never touches the session.
 
+mod ready;
 mod run;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use ready::Rising;
 use run::{Effect, RunState};
 pub(crate) use run::{Grace, Mode, Report};
 
@@ -134,6 +136,8 @@ pub(crate) struct WorkerArgs {
     /// How to start it; needed unless it is adopted.
     pub(crate) start: Option<Arc<StartSpec>>,
     pub(crate) startup_timeout: Duration,
+    /// It counts as up once one of these programs runs; empty: at once.
+    pub(crate) process_names: Vec<String>,
     pub(crate) capture_lines: u32,
     /// The run replaces one that was stopped on purpose: old output would mislead.
     pub(crate) clears_scrollback: bool,
@@ -302,17 +306,31 @@ impl WorkerState {
             return;
         };
         let clear = self.args.clears_scrollback.then(|| session.clone());
+        let rising = Rising {
+            ports: ports.clone(),
+            token: token.clone(),
+            spec: spec.clone(),
+            process_names: self.args.process_names.clone(),
+            deadline: Instant::now() + limit,
+        };
         self.starting = Some(Timer::spawn(async move {
             let start = caught(ports.sessions.start(token.clone(), spec));
-            let result = match timeout(limit, start).await {
-                Ok(result) => result,
+            let (result, in_vain) = match timeout(limit, start).await {
                 Err(_) => {
-                    // Whatever came of it so far must not outlive the report of its failure.
-                    let stop = ports.sessions.stop(session, Fence::Token(token));
-                    let _ = timeout(STOP_LIMIT, stop).await;
-                    Err(provider_failure(format!("no answer within {limit:?}")))
+                    let detail = format!("no answer within {limit:?}");
+                    (Err(provider_failure(detail)), true)
                 }
+                Ok(Ok(started)) if rising.has_steps() => match rising.rise().await {
+                    Ok(()) => (Ok(started), false),
+                    Err(failure) => (Err(failure), true),
+                },
+                Ok(result) => (result, false),
             };
+            if in_vain {
+                // Whatever came of it so far must not outlive the report of its failure.
+                let stop = ports.sessions.stop(session, Fence::Token(token));
+                let _ = timeout(STOP_LIMIT, stop).await;
+            }
             if let (Ok(_), Some(session)) = (&result, clear) {
                 let _ = timeout(NOTE_LIMIT, ports.sessions.clear_scrollback(session)).await;
             }

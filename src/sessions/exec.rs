@@ -410,6 +410,7 @@ impl Sessions for Exec {
             exit_status: inner.watches(),
             process_tree: inner.knows("process-alive"),
             meta: inner.knows("set-meta"),
+            stages: true,
             survives: true,
             ..Caps::default()
         }

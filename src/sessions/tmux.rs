@@ -598,6 +598,7 @@ impl Sessions for Tmux {
 
     fn caps(&self) -> Caps {
         Caps {
+            stages: false,
             screen: true,
             log: true,
             nudge: true,

@@ -172,6 +172,7 @@ impl CityState {
             launch: entry.slot.spec.launch.clone(),
             start: (mode != Mode::Adopt).then(|| Arc::new(start_spec(&entry.slot))),
             startup_timeout: self.args.spec.startup_timeout,
+            process_names: entry.slot.spec.process_names.clone(),
             capture_lines: self.args.spec.daemon.crash_capture_lines,
             clears_scrollback: replaced,
         };

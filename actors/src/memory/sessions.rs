@@ -144,6 +144,15 @@ impl MemorySessions {
         self.each(agent, |held| held.last_activity = Some(now));
     }
 
+    /// The agent prints something.
+    pub fn say(&self, agent: &str, text: &str) {
+        let now = self.clock.wall();
+        self.each(agent, |held| {
+            held.behaviour.output.push_str(text);
+            held.last_activity = Some(now);
+        });
+    }
+
     /// Nobody can tell any more when the agent did something.
     pub fn hide_activity(&self, agent: &str) {
         self.each(agent, |held| held.last_activity = None);

@@ -187,6 +187,12 @@ impl AgentSpecBuilder {
         self
     }
 
+    /// Changes how it is launched: prompt, setup, readiness and the like.
+    pub fn launch(mut self, change: impl FnOnce(&mut Launch)) -> Self {
+        change(&mut self.launch);
+        self
+    }
+
     /// What standard input is connected to.
     pub fn stdin(mut self, stdin: Stdin) -> Self {
         self.launch.stdin = stdin;

@@ -150,6 +150,8 @@ pub struct Caps {
     pub process_tree: bool,
     /// Metadata is kept with the session itself.
     pub meta: bool,
+    /// It runs the setup lines of agents itself, on its own side.
+    pub stages: bool,
     /// Sessions outlive the supervisor.
     pub survives: bool,
 }

@@ -17,6 +17,7 @@ mod patrol;
 mod pools;
 mod quarantine;
 mod races;
+mod ready;
 mod reasons;
 mod reload;
 mod restart;

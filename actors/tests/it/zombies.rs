@@ -86,8 +86,12 @@ async fn zombies_in_a_row_end_in_quarantine_and_are_cleared_away() {
     let town = Town::new().await;
     let spec = city("a").agent(agent("db").process_names(["model"]).max_restarts(2, HOUR));
     let city = town.add(spec);
-    city.sessions.script("db", shell_with(&["sh"], ""));
-    pass(10 * MINUTE).await;
+    city.sessions.script("db", shell_with(&["sh", "model"], ""));
+    for _ in 0..2 {
+        pass(MINUTE).await;
+        city.sessions.set_processes("db", &["sh"]);
+        pass(MINUTE).await;
+    }
     assert_eq!(town.state("a", "db").await.0, AgentState::Quarantined);
     assert_eq!(city.journal.count("agent.crashed", "db"), 2);
     assert_eq!(up(&city).len(), 0);

@@ -1,0 +1,145 @@
+//! From a launched run to one that is ready (sessions.md 3, conformance row 4).
+
+use std::time::Duration;
+
+use gascity_actors::memory::{Answer, Behaviour};
+use gascity_actors::model::{AgentState, ExitStatus};
+use gascity_actors::ports::ShellError;
+
+use crate::util::{HOUR, MINUTE, Town, agent, city, pass, settle, story, up};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn exits(after: Duration, code: i32) -> Behaviour {
+    Behaviour {
+        exits: Some((after, ExitStatus::Code(code))),
+        output: "no key\n".into(),
+        ..Behaviour::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_dies_before_it_is_ready_failed_to_start() {
+    let town = Town::new().await;
+    let slow = agent("db").launch(|launch| launch.ready_delay = Some(5 * SECOND));
+    let city = town.add(city("a").agent(slow.max_restarts(1, HOUR)));
+    city.sessions.script("db", exits(SECOND, 3));
+    pass(4 * SECOND).await;
+    assert_eq!(story(&city), ["start_failed db", "quarantined db"]);
+    let seen = town.instance("a", "db").await.last_error.unwrap();
+    assert_eq!(seen, "ready: died before it was ready: exit 3: no key");
+    assert_eq!(city.sessions.present().len(), 0, "its session is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_hint_the_same_is_a_crash() {
+    let town = Town::new().await;
+    let city = town.add(city("a").agent(agent("db").max_restarts(1, HOUR)));
+    city.sessions.script("db", exits(SECOND, 3));
+    pass(4 * SECOND).await;
+    assert_eq!(story(&city)[..2], ["started db initial", "crashed db"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_was_not_found_is_said_so() {
+    let town = Town::new().await;
+    let slow = agent("db").launch(|launch| launch.ready_delay = Some(5 * SECOND));
+    let city = town.add(city("a").agent(slow.max_restarts(1, HOUR)));
+    city.sessions.script("db", exits(SECOND, 127));
+    pass(4 * SECOND).await;
+    let seen = town.instance("a", "db").await.last_error.unwrap();
+    assert!(
+        seen.contains("exit 127 (a program was not found)"),
+        "{seen}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_is_up_once_its_delay_is_over() {
+    let town = Town::new().await;
+    let slow = agent("db").launch(|launch| launch.ready_delay = Some(5 * SECOND));
+    let city = town.add(city("a").agent(slow).agent(agent("web").depends_on("db")));
+    pass(4 * SECOND).await;
+    assert_eq!(town.state("a", "db").await.0, AgentState::Starting);
+    assert_eq!(up(&city), ["db"], "its dependent waits");
+    pass(2 * SECOND).await;
+    assert_eq!(up(&city), ["db", "web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_is_up_when_its_prompt_shows_and_is_told_its_first_message_then() {
+    let town = Town::new().await;
+    let asks = agent("db").launch(|launch| {
+        launch.ready_prompt_prefix = Some("❯ ".into());
+        launch.nudge = "go".into();
+    });
+    let city = town.add(city("a").agent(asks));
+    pass(5 * SECOND).await;
+    assert_eq!(town.state("a", "db").await.0, AgentState::Starting);
+    assert_eq!(city.sessions.nudges("db"), [""; 0]);
+    city.sessions.say("db", "welcome\n❯\u{a0}\n");
+    pass(SECOND).await;
+    assert_eq!(town.state("a", "db").await.0, AgentState::Running);
+    assert_eq!(city.sessions.nudges("db"), ["go"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_never_shows_is_no_crash_loop() {
+    let town = Town::new().await;
+    let asks = agent("db").launch(|launch| launch.ready_prompt_prefix = Some("> ".into()));
+    let city = town.add(city("a").agent(asks));
+    pass(50 * SECOND).await;
+    assert_eq!(story(&city), [""; 0]);
+    pass(15 * SECOND).await;
+    assert_eq!(story(&city), ["started db initial"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_that_never_come_up_are_a_failed_start_that_names_them() {
+    let town = Town::new().await;
+    let named = agent("db")
+        .process_names(["model", "node"])
+        .max_restarts(1, HOUR);
+    let city = town.add(city("a").agent(named));
+    pass(2 * MINUTE).await;
+    assert_eq!(story(&city), ["start_failed db", "quarantined db"]);
+    let seen = town.instance("a", "db").await.last_error.unwrap();
+    assert_eq!(seen, "ready: none of its programs came up: model, node");
+    assert_eq!(city.sessions.present().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn setup_runs_after_the_launch_and_its_failure_stops_nobody() {
+    let town = Town::new().await;
+    let set_up = agent("db").env("A", "1").launch(|launch| {
+        launch.session_setup = vec!["first".into(), "second".into()];
+        launch.session_setup_script = Some("/c/set up".into());
+        launch.nudge = "go".into();
+    });
+    let city = town.add(city("a").agent(set_up));
+    let result = Err(ShellError::TimedOut(SECOND));
+    let after = Duration::ZERO;
+    city.shell.script("first", Answer { after, result });
+    settle().await;
+    let jobs: Vec<_> = city.shell.calls().into_iter().map(|(_, job)| job).collect();
+    let lines: Vec<&str> = jobs.iter().map(|job| job.line.as_str()).collect();
+    assert_eq!(lines, ["first", "second", "'/c/set up'"]);
+    assert_eq!(jobs[0].env["GC_AGENT"], "db");
+    assert_eq!(jobs[0].env["A"], "1");
+    assert_eq!(story(&city), ["started db initial"]);
+    assert_eq!(city.sessions.nudges("db"), ["go"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_of_an_agent_that_is_not_ready_leaves_nothing() {
+    let town = Town::new().await;
+    let slow = agent("db").launch(|launch| launch.ready_delay = Some(HOUR));
+    let spec = city("a").startup_timeout(2 * HOUR);
+    let city = town.add(spec.agent(slow));
+    pass(MINUTE).await;
+    assert_eq!(up(&city), ["db"]);
+    crate::util::save(&city, crate::util::city("a")).await;
+    pass(MINUTE).await;
+    assert_eq!(up(&city).len(), 0);
+    assert_eq!(city.sessions.present().len(), 0);
+}
