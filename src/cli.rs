@@ -8,22 +8,28 @@ mod actors;
 mod agent;
 mod cities;
 mod city_name;
+mod completion;
 mod config;
 mod context;
 mod demo;
 mod demo_agent;
 mod discover;
+mod doctor;
 mod ensure;
 mod error;
+mod event;
 mod events;
 mod globals;
 mod help;
 mod init;
 mod interrupt;
+mod listing;
 mod logging;
+mod man;
 mod output;
 mod overview;
 mod pack;
+mod pager;
 mod progress;
 mod query;
 mod rig;
@@ -99,6 +105,10 @@ enum Command {
     Actors(actors::ActorsArgs),
     /// Show what happened in a city
     Events(events::EventsArgs),
+    /// Put an event of your own into a city's log
+    Event(event::EventArgs),
+    /// Look for what is wrong, and how to mend it
+    Doctor(doctor::DoctorArgs),
     /// List the cities of this machine
     Cities(cities::CitiesArgs),
     /// Give a city to the supervisor
@@ -109,6 +119,10 @@ enum Command {
     Supervisor(supervisor::SupervisorArgs),
     /// Print the version
     Version(version::VersionArgs),
+    /// Print the script that completes commands in your shell
+    Completion(completion::CompletionArgs),
+    /// Print or write manual pages
+    Man(man::ManArgs),
     #[command(hide = true)]
     DemoAgent(demo_agent::DemoAgentArgs),
     /// Explain a command, the environment or the exit codes
@@ -149,7 +163,11 @@ impl Command {
             Self::Register(args) => args.run(context),
             Self::Unregister(args) => args.run(context),
             Self::Supervisor(args) => args.run(context),
+            Self::Event(args) => args.run(context),
+            Self::Doctor(args) => args.run(context),
             Self::Version(args) => args.run(context),
+            Self::Completion(args) => args.run(context),
+            Self::Man(args) => args.run(context, tree()),
             Self::Help(args) => args.run(context, tree()),
         }
     }
@@ -164,6 +182,7 @@ pub fn tree() -> clap::Command {
 /// Runs the command this process was called with.
 #[must_use]
 pub fn run() -> ExitCode {
+    completion::answer_shell();
     let args: Vec<OsString> = std::env::args_os().collect();
     match catch_unwind(AssertUnwindSafe(|| run_args(&args))) {
         Ok(exit) => ExitCode::from(exit),

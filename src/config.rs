@@ -46,6 +46,7 @@ use std::sync::Arc;
 use gascity_actors::model::CitySpec;
 use gascity_actors::ports::{Diagnostic, LoadError};
 
+pub(crate) use mask::masked;
 pub use city::SessionSettings;
 pub use resolved::{Explained, Overridden, Place, Resolved, to_toml};
 pub use watch::ConfigFiles;

@@ -11,7 +11,7 @@ use super::context::{Context, Seat, read};
 use super::discover::Access;
 use super::error::CliResult;
 use super::output::Mark;
-use super::values::fits;
+use super::values::{clipped, fits};
 use crate::config::duration;
 use crate::control::client::{Client, ClientError};
 
@@ -60,6 +60,9 @@ struct TreeArgs {
     /// Only what needs attention, and what is above it
     #[arg(long)]
     problems: bool,
+    /// Do not fit lines to the terminal
+    #[arg(long)]
+    wide: bool,
     /// Go on and on, until Ctrl-C
     #[arg(long)]
     watch: bool,
@@ -116,7 +119,7 @@ impl TreeArgs {
     fn show(&self, context: &Context, tree: &Tree) -> CliResult {
         match self.pruned(tree) {
             Some(tree) if context.out.json => context.out.document(&tree),
-            Some(tree) => context.out.line(drawn(context, &tree)),
+            Some(tree) => context.out.line(self.drawn(context, &tree)),
             None if context.out.json => context
                 .out
                 .document(&json!({"taken_at": json!(tree)["taken_at"], "root": null})),
@@ -127,9 +130,26 @@ impl TreeArgs {
         }
     }
 
+    /// `-v` adds dependencies.
+    fn drawn(&self, context: &Context, tree: &Tree) -> String {
+        let text = match context.globals.verbose {
+            0 => tree.to_string(),
+            _ => format!("{tree:#}"),
+        };
+        match context.out.width.filter(|_| !self.wide) {
+            None => text,
+            Some(width) => {
+                let lines: Vec<String> = text.lines().map(|line| clipped(line, width)).collect();
+                lines.join("\n")
+            }
+        }
+    }
+
     fn text(&self, context: &Context, tree: &Tree) -> String {
-        self.pruned(tree)
-            .map_or_else(|| self.nothing().to_owned(), |tree| drawn(context, &tree))
+        self.pruned(tree).map_or_else(
+            || self.nothing().to_owned(),
+            |tree| self.drawn(context, &tree),
+        )
     }
 
     fn nothing(&self) -> &'static str {
@@ -158,14 +178,6 @@ impl TreeArgs {
             taken_at: tree.taken_at,
             root,
         })
-    }
-}
-
-/// `-v` adds dependencies.
-fn drawn(context: &Context, tree: &Tree) -> String {
-    match context.globals.verbose {
-        0 => tree.to_string(),
-        _ => format!("{tree:#}"),
     }
 }
 
@@ -234,6 +246,7 @@ mod tests {
             state: None,
             depth: None,
             problems,
+            wide: false,
             watch: false,
             interval: Duration::from_secs(1),
         })
@@ -271,6 +284,7 @@ mod tests {
             state: state.map(str::to_owned),
             depth,
             problems: false,
+            wide: false,
             watch: false,
             interval: Duration::from_secs(1),
         };

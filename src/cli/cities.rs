@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::context::{Context, Seat, read};
 use super::discover::Access;
 use super::error::{CliError, CliResult, Code};
+use super::listing::ListFlags;
 use super::output::Mark;
 use super::query::city_status;
 use super::status::text::agent_counts;
@@ -22,6 +23,8 @@ pub(super) struct CitiesArgs {
     /// Also show agents and errors
     #[arg(long)]
     wide: bool,
+    #[command(flatten)]
+    list: ListFlags,
 }
 
 /// The cities of this machine.
@@ -102,23 +105,25 @@ impl CitiesArgs {
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
         let known = known(context)?;
         let out = context.out;
-        if out.json {
-            let source = if known.live { "live" } else { "files" };
-            let (items, total) = (&known.cities, known.cities.len());
-            out.document(&json!({"items": items, "total": total, "source": source}))?;
-        } else if known.cities.is_empty() {
-            out.note("no cities");
-        } else if self.wide {
-            let mut rows = known.rows();
+        let mut header = vec!["NAME", "PATH", "STATUS"];
+        let mut rows = known.rows();
+        if self.wide && !out.json {
+            header.extend(["AGENTS", "ERROR"]);
             for (row, city) in rows.iter_mut().zip(&known.cities) {
                 row.push(agents(context, city)?);
                 let error = city.error.as_deref().and_then(|error| error.lines().next());
                 row.push(error.unwrap_or_default().to_owned());
             }
-            let header = ["NAME", "PATH", "STATUS", "AGENTS", "ERROR"];
-            out.line(table(&header, &rows))?;
+        }
+        let total = known.cities.len();
+        let (rows, items) = self.list.arrange(&header, rows, known.cities)?;
+        if out.json {
+            let source = if known.live { "live" } else { "files" };
+            out.document(&json!({"items": items, "total": total, "source": source}))?;
+        } else if rows.is_empty() {
+            out.note("no cities");
         } else {
-            out.line(known.table())?;
+            out.line(self.list.draw(&out, &header, &rows, self.wide))?;
         }
         Ok(0)
     }

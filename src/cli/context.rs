@@ -142,6 +142,16 @@ impl Context {
         self.reach(&[city.socket()], &city.log(), &city.lock())
     }
 
+    /// Where whoever runs the city may be reached, the likeliest first.
+    ///
+    /// # Errors
+    /// As [`Self::home`].
+    pub(super) fn controller_sockets(&self, root: &Path) -> CliResult<Vec<PathBuf>> {
+        let mut sockets = vec![CityDir::new(root).socket()];
+        sockets.extend(self.home()?.client_sockets());
+        Ok(sockets)
+    }
+
     /// A connection to whoever runs the city, or would.
     ///
     /// # Errors

@@ -69,8 +69,12 @@ pub(super) fn discover(
     if let Some(root) = ancestor {
         return Ok(found(settled(root)));
     }
+    let cities = registered()?;
+    if let Some(root) = by_rig(clues.cwd, &cities)? {
+        return Ok(found(root));
+    }
     if clues.access == Access::Read
-        && let [only] = registered()?.as_slice()
+        && let [only] = cities.as_slice()
     {
         return Ok(Found {
             root: only.path.clone(),
@@ -80,6 +84,44 @@ pub(super) fn discover(
     let message = "no city here: neither this directory nor one above it has a city.toml";
     Err(CliError::new(Code::NotFound, message)
         .hint("create one with gc init, or name one with --city"))
+}
+
+/// The one registered city with a rig that `cwd` lies in.
+fn by_rig(cwd: &Path, cities: &[CityEntry]) -> CliResult<Option<PathBuf>> {
+    let cwd = settled(cwd);
+    let holds = |city: &&CityEntry| rigs(&city.path).iter().any(|rig| cwd.starts_with(rig));
+    let hits: Vec<&CityEntry> = cities.iter().filter(holds).collect();
+    match hits.as_slice() {
+        [] => Ok(None),
+        [only] => Ok(Some(only.path.clone())),
+        several => {
+            let names: Vec<&str> = several.iter().map(|city| city.name.as_str()).collect();
+            let message = format!("this directory is a rig of {}", names.join(" and "));
+            Err(CliError::new(Code::Ambiguous, message).hint(format!("--city {}", names[0])))
+        }
+    }
+}
+
+/// The directories of a city's rigs, as far as its config can be read.
+fn rigs(root: &Path) -> Vec<PathBuf> {
+    let read = || {
+        if !is_city(root) {
+            return None;
+        }
+        let text = std::fs::read_to_string(CityDir::new(root).config()).ok()?;
+        text.parse::<toml::Table>().ok()
+    };
+    let config = read().unwrap_or_default();
+    let rigs = config.get("rigs").and_then(|rigs| rigs.as_array());
+    let path = |rig: &toml::Value| {
+        let path = rig.get("path")?.as_str()?;
+        let home = || std::env::var_os("HOME").map(PathBuf::from);
+        Some(settled(&match path.strip_prefix("~/") {
+            Some(rest) => home()?.join(rest),
+            None => root.join(path),
+        }))
+    };
+    rigs.into_iter().flatten().filter_map(path).collect()
 }
 
 /// A value with `/` or of an existing directory is a path, any other one a registered name.
@@ -229,6 +271,22 @@ mod tests {
         let world = World::new();
         let found = world.find("", |clues| clues.positional = Some("./gone"));
         assert_eq!(found, Ok("gone".into()));
+    }
+
+    #[test]
+    fn a_directory_in_a_rig_belongs_to_the_city_of_the_rig() {
+        let world = World::new().register("one", "one").register("two", "two");
+        let rig = |city: &str, path: &str| {
+            let text = format!("[[rigs]]\nname = \"r\"\npath = \"{path}\"\n");
+            std::fs::write(world.base.join(city).join("city.toml"), text).unwrap();
+        };
+        std::fs::create_dir_all(world.base.join("else/deep")).unwrap();
+        rig("one", "../else");
+        assert_eq!(world.find("else/deep", |_| {}), Ok("one".into()));
+        rig("two", &world.base.join("else").display().to_string());
+        assert_eq!(world.find("else/deep", |_| {}), Err(Code::Ambiguous));
+        rig("one", "../elsewhere");
+        assert_eq!(world.find("else", |_| {}), Ok("two".into()));
     }
 
     #[test]

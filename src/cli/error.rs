@@ -34,6 +34,8 @@ pub enum Code {
     Usage,
     /// The provider cannot do it.
     Unsupported,
+    /// Checked, and something needs attention.
+    Attention,
     /// A bug in gc.
     Internal,
     /// Ended by Ctrl-C.
@@ -44,7 +46,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, for the table and its test.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Failed,
         Self::Config,
         Self::NotFound,
@@ -55,6 +57,7 @@ impl Code {
         Self::Denied,
         Self::Usage,
         Self::Unsupported,
+        Self::Attention,
         Self::Internal,
         Self::Interrupted,
         Self::Terminated,
@@ -74,6 +77,7 @@ impl Code {
             Self::Denied => "denied",
             Self::Usage => "usage",
             Self::Unsupported => "unsupported",
+            Self::Attention => "attention",
             Self::Internal => "internal",
             Self::Interrupted => "interrupted",
             Self::Terminated => "terminated",
@@ -86,6 +90,7 @@ impl Code {
         match self {
             Self::Usage => 2,
             Self::Unsupported => 8,
+            Self::Attention => 10,
             Self::Internal => 70,
             Self::Interrupted => 130,
             Self::Terminated => 143,
@@ -302,6 +307,7 @@ mod tests {
             ("denied", 1),
             ("usage", 2),
             ("unsupported", 8),
+            ("attention", 10),
             ("internal", 70),
             ("interrupted", 130),
             ("terminated", 143),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::city_name::city_name;
 use super::context::Context;
 use super::discover::Access;
 use super::error::{CliError, CliResult, Code};
-use super::values::{fits, seconds};
+use super::values::{fits, moment, seconds};
 use crate::config::duration;
 use crate::control::home::CityDir;
 use crate::events::EventLog;
@@ -58,17 +59,37 @@ struct Filter {
     /// Who caused it
     #[arg(long, value_name = "PATTERN")]
     actor: Option<String>,
+    /// Only from then on: a time, or how long ago
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<DateTime<Utc>>,
+    /// Only up to then
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<DateTime<Utc>>,
+    /// Only with this in the payload; all of several
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    payload_match: Vec<(String, String)>,
 }
 
 impl Filter {
     fn wants(&self, event: &Event) -> bool {
         let kind = self.types.is_empty() || self.types.iter().any(|t| fits(t, &event.kind));
         let one = |pattern: &Option<String>, text| pattern.as_ref().is_none_or(|p| fits(p, text));
-        kind && one(&self.subject, &event.subject) && one(&self.actor, &event.actor)
+        let in_time = self.since.is_none_or(|since| event.ts >= since)
+            && self.until.is_none_or(|until| event.ts <= until);
+        let mut pairs = self.payload_match.iter();
+        kind && in_time
+            && one(&self.subject, &event.subject)
+            && one(&self.actor, &event.actor)
+            && pairs.all(|(key, value)| has(event, key, value))
     }
 
     fn wants_all(&self) -> bool {
-        self.types.is_empty() && self.subject.is_none() && self.actor.is_none()
+        self.types.is_empty()
+            && self.subject.is_none()
+            && self.actor.is_none()
+            && self.since.is_none()
+            && self.until.is_none()
+            && self.payload_match.is_empty()
     }
 }
 
@@ -97,6 +118,11 @@ impl EventsArgs {
         let (events, seen) = self.select(&log)?;
         if events.is_empty() && !self.follow {
             context.out.note("no events");
+        }
+        if !self.follow && !context.out.json && !events.is_empty() {
+            let rows: Vec<String> = events.iter().map(row).collect();
+            context.page(&rows.join("\n"))?;
+            return Ok(0);
         }
         for event in &events {
             printer.print(event)?;
@@ -164,6 +190,23 @@ impl EventsArgs {
                 Ok(1)
             }
         }
+    }
+}
+
+/// `key=value`, as `--payload-match` takes it.
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+/// Whether a payload has that value; of texts the text, of all else the JSON form counts.
+fn has(event: &Event, key: &str, wanted: &str) -> bool {
+    match event.payload.get(key) {
+        Some(Value::String(text)) => fits(wanted, text),
+        Some(value) => value.to_string() == wanted,
+        None => false,
     }
 }
 

@@ -8,18 +8,19 @@ use clap::{ArgAction, Args, ValueEnum};
 use super::output::Output;
 
 /// When to use colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ColourChoice {
     /// Also into files and pipes.
     Always,
     /// On terminals.
+    #[default]
     Auto,
     /// Not at all.
     Never,
 }
 
 /// The global flags.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(super) struct Globals {
     /// The city: a directory, or the name of a registered city
@@ -50,6 +51,9 @@ pub(super) struct Globals {
     /// Same as --color=never
     #[arg(long, global = true)]
     pub(super) no_color: bool,
+    /// Print long answers at once
+    #[arg(long, global = true)]
+    pub(super) no_pager: bool,
     /// Never ask
     #[arg(long, global = true)]
     pub(super) no_input: bool,
@@ -88,6 +92,7 @@ impl Globals {
             colour: self.colour(&env, std::io::stdout().is_terminal()),
             colour_err: self.colour(&env, std::io::stderr().is_terminal()),
             unicode: is_utf8(|name| std::env::var(name).ok()),
+            width: width(),
         }
     }
 
@@ -100,6 +105,16 @@ impl Globals {
             ColourChoice::Auto => env.force || (terminal && !env.dumb),
         }
     }
+}
+
+/// Columns of the terminal on stdout.
+fn width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&stdout).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Whether the locale's characters are UTF-8. No locale at all is a bare environment such as a
@@ -121,15 +136,9 @@ mod tests {
     #[test]
     fn colour_follows_flag_then_no_color_then_force_then_terminal() {
         let globals = |color, no_color| Globals {
-            city: None,
-            home: None,
-            json: false,
-            quiet: false,
-            verbose: 0,
             color,
             no_color,
-            no_input: false,
-            yes: false,
+            ..Globals::default()
         };
         let env = |no_color, force, dumb| ColourEnv {
             no_color,

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::error::{CliError, CliResult, Code};
 use super::values::{did_you_mean, table};
 
-const ENVIRONMENT: &[(&str, &str)] = &[
+pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "GC_CITY",
         "the city's directory, unless --city says otherwise",
@@ -21,6 +21,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "GC_ALLOW_FAULTS",
         "1 lets a supervisor take part in fault drills (actors crash)",
     ),
+    (
+        "GC_PAGER",
+        "shows long answers on a terminal, else PAGER, else less -FRX; empty for none",
+    ),
+    ("PAGER", "the same, unless GC_PAGER is set"),
     ("NO_COLOR", "no colour, if set"),
     (
         "CLICOLOR_FORCE",
@@ -32,7 +37,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
 ];
 
-const EXIT_CODES: &[(&str, &str)] = &[
+pub(super) const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "done, or so already"),
     (
         "1",
@@ -40,16 +45,34 @@ const EXIT_CODES: &[(&str, &str)] = &[
     ),
     ("2", "bad arguments"),
     ("8", "not supported here"),
+    ("10", "checked, and something needs attention (doctor)"),
     ("70", "internal error"),
     ("130", "ended by Ctrl-C; work in the background goes on"),
     ("143", "ended by SIGTERM"),
 ];
 
+const QUICKSTART: &str = "\
+A city is a directory with a city.toml that says which agents should run.
+
+  gc init my-city && cd my-city     # a demo city; needs no other program
+  gc start                          # the supervisor starts with it
+  gc status
+  gc agent list
+  gc actors tree                    # who watches whom
+  gc events -n 10
+  gc agent logs planner
+  gc stop
+
+Edit city.toml while it runs: changes are taken live, mistakes are told and change nothing.
+gc supervisor install has your system run the supervisor from now on.";
+
 /// Arguments of `gc help`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  gc help start\n  gc help environment\n  gc help exit-codes")]
+#[command(
+    after_help = "Examples:\n  gc help start\n  gc help quickstart\n  gc help environment\n  gc help exit-codes"
+)]
 pub(super) struct HelpArgs {
-    /// A command, or one of: environment, exit-codes
+    /// A command, or one of: quickstart, environment, exit-codes
     topic: Vec<String>,
 }
 
@@ -63,6 +86,7 @@ impl HelpArgs {
         let text = match self.topic.as_slice() {
             [topic] if topic == "environment" => list(["VARIABLE", "EFFECT"], ENVIRONMENT),
             [topic] if topic == "exit-codes" => list(["EXIT", "MEANING"], EXIT_CODES),
+            [topic] if topic == "quickstart" => QUICKSTART.to_owned(),
             words => find(&mut root, words)?.render_help().to_string(),
         };
         let text = text.trim_end();
@@ -70,7 +94,7 @@ impl HelpArgs {
             true => context
                 .out
                 .document(&json!({"topic": self.topic.join(" "), "text": text}))?,
-            false => context.out.line(text)?,
+            false => context.page(text)?,
         }
         Ok(0)
     }

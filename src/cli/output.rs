@@ -21,6 +21,8 @@ pub struct Output {
     pub colour_err: bool,
     /// The terminal shows more than ASCII.
     pub unicode: bool,
+    /// Columns of the terminal on stdout; `None` where it is none, and nothing is cut.
+    pub width: Option<usize>,
 }
 
 /// The sign in front of a line; never carried by colour alone.

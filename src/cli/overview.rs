@@ -13,12 +13,12 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Its agents", &["agent", "rig"]),
     ("Its config", &["config", "pack"]),
-    ("Look inside", &["actors", "events"]),
+    ("Look inside", &["actors", "events", "event", "doctor"]),
     (
         "This machine",
         &["cities", "register", "unregister", "supervisor"],
     ),
-    ("About gc", &["version", "help"]),
+    ("About gc", &["version", "completion", "man", "help"]),
 ];
 
 /// The root command with its groups, and every command with its examples ahead of its options.

@@ -55,6 +55,91 @@ pub(super) fn did_you_mean(asked: &str, known: &[&str]) -> Option<String> {
 /// Rows in aligned columns, each line without trailing blanks.
 #[must_use]
 pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    fitted(header, rows, None)
+}
+
+/// The same within `width` columns: the last cell goes on below itself, and what is still too
+/// long is cut.
+#[must_use]
+pub(super) fn fitted(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return aligned(header, rows);
+    };
+    let last = header.len().saturating_sub(1);
+    let cell =
+        |row: &Vec<String>, column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+    let widest = |column: usize| {
+        let cells = rows.iter().map(|row| cell(row, column));
+        cells
+            .chain([header[column].chars().count()])
+            .max()
+            .unwrap_or(0)
+    };
+    let before: usize = (0..last).map(|column| widest(column) + 2).sum();
+    let room = width.saturating_sub(before);
+    let mut all = Vec::new();
+    for row in rows {
+        let pieces = match row.get(last) {
+            Some(text) if room >= LEAST_ROOM => wrapped(text, room),
+            Some(text) => vec![text.clone()],
+            None => vec![String::new()],
+        };
+        for (n, piece) in pieces.into_iter().enumerate() {
+            let mut line = if n == 0 {
+                row.clone()
+            } else {
+                vec![String::new(); last + 1]
+            };
+            line.truncate(last);
+            line.resize(last, String::new());
+            line.push(piece);
+            all.push(line);
+        }
+    }
+    let text = aligned(header, &all);
+    text.lines()
+        .map(|line| clipped(line, width))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// With less room than this the last column is not worth wrapping.
+const LEAST_ROOM: usize = 12;
+
+/// The line as far as it fits, with a sign that there was more.
+#[must_use]
+pub(super) fn clipped(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// Words in lines of at most `width` characters; longer words are broken.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let mut word: Vec<char> = word.chars().collect();
+        let used = line.chars().count();
+        if used > 0 && used + 1 + word.len() > width {
+            lines.push(std::mem::take(&mut line));
+        } else if used > 0 {
+            line.push(' ');
+        }
+        while word.len() > width {
+            let rest = word.split_off(width);
+            lines.push(word.into_iter().collect());
+            word = rest;
+        }
+        line.extend(word);
+    }
+    lines.push(line);
+    lines
+}
+
+fn aligned(header: &[&str], rows: &[Vec<String>]) -> String {
     let header: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
     let all = || std::iter::once(&header).chain(rows);
     let width = |column: usize| {
@@ -116,6 +201,19 @@ mod tests {
             vec!["bcd".into(), String::new()],
         ];
         assert_eq!(table(&["N", "V"], &rows), "N    V\na    long\nbcd");
+    }
+
+    #[test]
+    fn tables_fit_the_terminal() {
+        let rows = [
+            vec!["worker".into(), "no such model, and a word".into()],
+            vec!["b".into(), String::new()],
+        ];
+        let expected = "N       NOTE\nworker  no such model,\n        and a word\nb";
+        assert_eq!(fitted(&["N", "NOTE"], &rows, Some(22)), expected);
+        let narrow = "N       N…\nworker  n…\nb";
+        assert_eq!(fitted(&["N", "NOTE"], &rows, Some(10)), narrow);
+        assert_eq!(wrapped("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use toml::de::DeTable;
+
 use super::tree::{Node, Table, Val};
 
 /// The values of all environment tables and key hashes, wherever they stand: a misplaced or
@@ -10,6 +12,27 @@ pub(super) fn secrets(table: &Table, base: usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     collect(table, false, base, &mut found);
     found
+}
+
+/// The text of a file with all such values taken out.
+pub(crate) fn masked(text: &str) -> String {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut hidden = match errors.is_empty() {
+        true => secrets(&Table::new(table.get_ref(), 0), 0),
+        false => suspect_values(text),
+    };
+    hidden.sort_by_key(|range| range.start);
+    let mut shown = String::new();
+    let mut at = 0;
+    for range in hidden {
+        if range.start >= at {
+            shown.push_str(&text[at..range.start]);
+            shown.push_str("\"***\"");
+            at = range.end;
+        }
+    }
+    shown.push_str(&text[at..]);
+    shown
 }
 
 fn collect(table: &Table, secret: bool, base: usize, found: &mut Vec<Range<usize>>) {
@@ -85,8 +108,6 @@ fn is_header(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use toml::de::DeTable;
-
     use super::*;
 
     #[test]

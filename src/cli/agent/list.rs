@@ -11,8 +11,9 @@ use super::roster::Roster;
 use crate::cli::context::Context;
 use crate::cli::discover::Access;
 use crate::cli::error::{CliError, CliResult, Code};
+use crate::cli::listing::ListFlags;
 use crate::cli::status::text::{row, span};
-use crate::cli::values::{did_you_mean, fits, table};
+use crate::cli::values::{did_you_mean, fits};
 use crate::model::{AgentState, InstanceView};
 
 /// Every state an agent can be in.
@@ -50,6 +51,8 @@ pub(super) struct ListArgs {
     /// Also show session, process, pool and last activity
     #[arg(long)]
     wide: bool,
+    #[command(flatten)]
+    list: ListFlags,
 }
 
 impl ListArgs {
@@ -65,14 +68,17 @@ impl ListArgs {
             .iter()
             .filter(|agent| self.wants(agent))
             .collect();
+        let (total, source) = (agents.len(), roster.source.word());
+        let (header, rows) = self.rows(&agents);
+        let (rows, agents) = self.list.arrange(header, rows, agents)?;
         if context.out.json {
-            let (total, source) = (agents.len(), roster.source.word());
             let document = json!({"items": agents, "total": total, "source": source});
             context.out.document(&document)?;
         } else if agents.is_empty() {
             context.out.note("no agents");
         } else {
-            context.out.line(self.text(&agents))?;
+            let text = self.list.draw(&context.out, header, &rows, self.wide);
+            context.out.line(text)?;
         }
         Ok(0)
     }
@@ -107,11 +113,11 @@ impl ListArgs {
             && self.rig.as_ref().is_none_or(of_rig)
     }
 
-    fn text(&self, agents: &[&InstanceView]) -> String {
+    fn rows(&self, agents: &[&InstanceView]) -> (&'static [&'static str], Vec<Vec<String>>) {
         let now = Utc::now();
         let mut rows: Vec<Vec<String>> = agents.iter().map(|agent| row(agent, now)).collect();
         if !self.wide {
-            return table(&["NAME", "STATE", "UP", "RESTARTS", "NOTE"], &rows);
+            return (&["NAME", "STATE", "UP", "RESTARTS", "NOTE"], rows);
         }
         for (row, agent) in rows.iter_mut().zip(agents) {
             let note = row.pop().unwrap_or_default();
@@ -128,10 +134,10 @@ impl ListArgs {
                 note,
             ]);
         }
-        let header = [
+        let header = &[
             "NAME", "STATE", "UP", "RESTARTS", "SESSION", "PID", "POOL", "ACTIVE", "WINDOW", "NOTE",
         ];
-        table(&header, &rows)
+        (header, rows)
     }
 }
 
@@ -193,8 +199,10 @@ mod tests {
 
     #[test]
     fn wide_rows_name_session_and_pool() {
-        let text = args("--wide").text(&[&agent("hello/w-1", "done", Some("hello/w"))]);
-        let row = text.lines().nth(1).unwrap();
+        let agent = agent("hello/w-1", "done", Some("hello/w"));
+        let (header, rows) = args("--wide").rows(&[&agent]);
+        assert_eq!(header.len(), rows[0].len());
+        let row = rows[0].join(" ");
         for word in ["hello/w-1", "done", "1/5", "hello--w-1", "hello/w", "1h0m"] {
             assert!(row.contains(word), "{word} in {row}");
         }

@@ -44,6 +44,15 @@ impl Source {
     }
 }
 
+/// How many agents of this city run.
+///
+/// # Errors
+/// As [`Roster::load`].
+pub(crate) fn live_sessions(context: &Context) -> CliResult<usize> {
+    let roster = Roster::load(context, Access::Read)?;
+    Ok(roster.agents.iter().filter(|agent| agent.running).count())
+}
+
 impl Roster {
     /// Asks about the city the command is in.
     ///
