@@ -1,0 +1,207 @@
+//! Rows that concern every command, or many of anything.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::util::{Place, QUIET, eventually, sleeper};
+
+/// Every command that is shown, as words.
+fn commands() -> Vec<Vec<String>> {
+    fn walk(command: &clap::Command, words: &[String], all: &mut Vec<Vec<String>>) {
+        for sub in command.get_subcommands() {
+            let words = [words, &[sub.get_name().to_owned()]].concat();
+            walk(sub, &words, all);
+            all.push(words);
+        }
+    }
+    let mut all = Vec::new();
+    walk(&gascity::cli::tree(), &[], &mut all);
+    all
+}
+
+// C23
+#[test]
+fn every_command_has_help_a_page_and_completions() {
+    let place = Place::new();
+    let here = place.path("");
+    for words in commands() {
+        for flag in ["-h", "--help"] {
+            let said = place.gc(&here, &[&words[..], &[flag.to_owned()]].concat());
+            let said = said.ok();
+            assert!(said.out.contains("Usage: gc"), "{words:?}: {said:?}");
+        }
+    }
+    let dir = here.join("man");
+    place
+        .gc(&here, &["man", "--dir", dir.to_str().unwrap()])
+        .ok();
+    for page in [
+        "man1/gc-supervisor-upgrade.1",
+        "man7/gc-environment.7",
+        "man7/gc-exit-codes.7",
+    ] {
+        assert!(dir.join(page).exists(), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = place.gc(&here, &["completion", shell]).ok();
+        assert!(said.out.contains("COMPLETE"), "{shell}: {said:?}");
+    }
+}
+
+/// What the shell would offer at the end of this line.
+fn offered(place: &Place, words: &[&str]) -> Vec<String> {
+    let index = words.len().to_string();
+    let mut command: Command = place.command(&place.path("town"), &["--", "gc"]);
+    command
+        .args(words)
+        .env("COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", index)
+        .env("_CLAP_IFS", "\n");
+    let said = crate::util::Said::by(&mut command);
+    said.ok().out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn shells_complete_commands_cities_and_agents() {
+    let place = Place::new();
+    let pool = "[[agent]]\nname = \"pool\"\nstart_command = \"sleep 600\"\n[agent.pool]\nmin = 2\nmax = 2\n";
+    let city = place.city("town", &format!("{QUIET}{}{pool}", sleeper("a")));
+    assert!(offered(&place, &["superv"]).contains(&"supervisor".to_owned()));
+    assert!(
+        offered(&place, &["agent", "show", ""]).contains(&"a".to_owned()),
+        "from the config"
+    );
+    place.gc(&city, &["start"]).ok();
+    let live = offered(&place, &["agent", "kill", ""]);
+    for name in ["a", "pool-1", "pool-2"] {
+        assert!(live.contains(&name.to_owned()), "{live:?}");
+    }
+    assert!(offered(&place, &["--city", ""]).contains(&"town".to_owned()));
+    assert!(offered(&place, &["stop", "to"]).contains(&"town".to_owned()));
+}
+
+// C15
+#[test]
+fn a_worker_that_hangs_shows_as_unresponsive_and_no_other() {
+    let place = Place::with_faults();
+    let city = place.city("town", &format!("{QUIET}{}{}", sleeper("a"), sleeper("b")));
+    place.gc(&city, &["start"]).ok();
+    place.gc(&city, &["actors", "hang", "town/a"]).ok();
+    let states = || {
+        let tree = place.gc(&city, &["actors", "tree", "--json"]).ok().json();
+        let city = tree["root"]["children"][0].clone();
+        let state = |name: &str| {
+            let mut children = city["children"].as_array().unwrap().iter();
+            children.find(|c| c["name"] == name).unwrap()["state"].clone()
+        };
+        [state("a"), state("b")]
+    };
+    eventually("the state", || {
+        (states() == [Value::from("unresponsive"), Value::from("running")]).then_some(())
+    });
+    // A city that hangs costs its own rows only.
+    place.gc(&city, &["actors", "hang", "town"]).ok();
+    let tree = place.gc(&city, &["actors", "tree"]).ok().out;
+    assert!(tree.contains("unresponsive"), "{tree}");
+}
+
+// C16
+#[test]
+fn a_watched_tree_is_one_document_per_look() {
+    let place = Place::new();
+    let city = place.city("town", &format!("{QUIET}{}", sleeper("a")));
+    place.gc(&city, &["start"]).ok();
+    let args = ["actors", "tree", "--watch", "--json", "--interval", "100ms"];
+    let mut watch = place.command(&city, &args);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    for line in lines.take(5) {
+        let tree: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        assert_eq!(tree["root"]["name"], "machine");
+        assert_eq!(tree["root"]["children"][0]["mailbox_depth"], 0);
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+// C24
+#[test]
+fn two_hundred_agents_start_with_few_lines_of_progress() {
+    let place = Place::new();
+    let agents: String = (0..200).map(|n| sleeper(&format!("a{n}"))).collect();
+    let toml = format!("{QUIET}[session]\nprovider = \"fake\"\n{agents}");
+    let city = place.city("town", &toml);
+    let began = std::time::Instant::now();
+    let said = place.gc(&city, &["start"]).ok();
+    assert!(said.out.contains("200 agents running"), "{said:?}");
+    // Ten lines a second at most, besides the steps themselves.
+    let most = 10 * (began.elapsed().as_secs() as usize + 1) + 5;
+    assert!(said.err.lines().count() <= most, "{}", said.err);
+}
+
+// C8
+#[test]
+fn a_rig_names_its_city_unless_two_share_it() {
+    let place = Place::new();
+    let rig = place.path("code");
+    std::fs::create_dir_all(rig.join("deep")).unwrap();
+    let with_rig = |agent: &str| {
+        let rig = format!(
+            "[[rigs]]\nname = \"code\"\npath = {:?}\n",
+            rig.to_str().unwrap()
+        );
+        format!("{QUIET}{rig}{}", sleeper(agent))
+    };
+    let one = place.city("one", &with_rig("a"));
+    let two = place.city("two", &with_rig("b"));
+    let deep = rig.join("deep");
+    place.gc(&deep, &["status"]).fails(1);
+    place.gc(&one, &["register"]).ok();
+    let found = place.gc(&deep, &["status", "--json"]).ok().json();
+    assert_eq!(found["name"], "one", "{found}");
+    place.gc(&two, &["register"]).ok();
+    let several = place.gc(&deep, &["status", "--json"]).fails(1);
+    assert_eq!(several.json_error()["code"], "ambiguous");
+    let elsewhere = place.gc(&place.path(""), &["stop", "--json"]).fails(1);
+    assert_eq!(elsewhere.json_error()["code"], "not_found");
+}
+
+#[test]
+fn the_doctor_finds_what_is_wrong_mends_what_it_can_and_packs_it_up() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    let secret = "[agent.env]\nTOKEN = \"hunter2\"\n";
+    let city = place.city("town", &format!("{QUIET}{}{secret}", sleeper("a")));
+    place.gc(&city, &["start"]).ok();
+    let gone = place.city("gone", QUIET);
+    place.gc(&gone, &["register"]).ok();
+    assert_eq!(place.gc(&city, &["doctor"]).code, Some(0));
+    std::fs::remove_dir_all(&gone).unwrap();
+    let socket = place.home().join("supervisor.sock");
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let sick = place.gc(&city, &["doctor", "--json"]).fails(10).json();
+    let items = sick["items"].as_array().unwrap();
+    for check in ["socket", "cities"] {
+        let found = items.iter().find(|i| i["check"] == check).unwrap();
+        assert_eq!(
+            (&found["level"], &found["fixable"]),
+            (&"error".into(), &true.into()),
+            "{found}"
+        );
+    }
+    let one = place.gc(&city, &["doctor", "--only", "socket"]).fails(10);
+    assert!(one.out.contains("chmod 600"), "{one:?}");
+    place.gc(&city, &["doctor", "--only", "sokcet"]).fails(2);
+    let mended = place.gc(&city, &["doctor", "--fix"]).ok();
+    assert_eq!(mended.out.matches("(mended)").count(), 2, "{mended:?}");
+    let bundle = place.path("report.tar");
+    let args = ["doctor", "--bundle", bundle.to_str().unwrap()];
+    place.gc(&city, &args).ok();
+    let bytes = std::fs::read(&bundle).unwrap();
+    let has = |text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
+    assert!(has("gc-doctor/cities/town/city.toml") && has("supervisor ready"));
+    assert!(!has("hunter2"), "no value of any variable");
+    place.gc(&city, &args).fails(1); // never overwrites
+}
