@@ -130,6 +130,9 @@ pub struct Node {
     pub children: Vec<Node>,
 }
 
+/// Handlers never wait; one that takes this many milliseconds is in trouble.
+const UNRESPONSIVE_AFTER: u64 = 200;
+
 impl Node {
     pub(crate) fn new(kind: Kind, name: &str, path: &str, state: &str) -> Self {
         let parent = path.strip_suffix(name).unwrap_or_default();
@@ -157,7 +160,8 @@ impl Node {
         }
     }
 
-    /// Fills in what the actor's gauge says.
+    /// Fills in what the actor's gauge says. One that is on a message for too long to be well shows
+    /// so, with all else as it was last known.
     pub(crate) fn gauged(mut self, gauge: &Arc<Gauge>, now: Instant) -> Self {
         let reading = gauge.read();
         self.mailbox_depth = reading.depth;
@@ -167,6 +171,13 @@ impl Node {
             message: message.to_owned(),
             for_ms: as_millis(now.saturating_duration_since(since)),
         });
+        if self
+            .handling
+            .as_ref()
+            .is_some_and(|h| h.for_ms >= UNRESPONSIVE_AFTER)
+        {
+            self.state = "unresponsive".into();
+        }
         self
     }
 

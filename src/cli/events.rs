@@ -205,7 +205,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 fn has(event: &Event, key: &str, wanted: &str) -> bool {
     match event.payload.get(key) {
         Some(Value::String(text)) => fits(wanted, text),
-        Some(value) => value.to_string() == wanted,
+        Some(value) => serde_json::from_str(wanted).is_ok_and(|wanted: Value| wanted == *value),
         None => false,
     }
 }

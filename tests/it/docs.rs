@@ -51,7 +51,8 @@ fn arguments(line: &str) -> Option<Vec<String>> {
     if rest.contains(['<', '[', '|', '…']) {
         return None;
     }
-    // Double quotes are all that the pages use.
+    // Double quotes and redirections are all that the pages use of a shell.
+    let rest = rest.split(" > ").next().unwrap_or(rest);
     let parts = rest.split('"').enumerate();
     let words = parts.flat_map(|(at, part)| match at % 2 {
         0 => part.split_whitespace().map(str::to_owned).collect(),
