@@ -46,8 +46,8 @@ use std::sync::Arc;
 use gascity_actors::model::CitySpec;
 use gascity_actors::ports::{Diagnostic, LoadError};
 
-pub(crate) use mask::masked;
 pub use city::SessionSettings;
+pub(crate) use mask::masked;
 pub use resolved::{Explained, Overridden, Place, Resolved, to_toml};
 pub use watch::ConfigFiles;
 

@@ -11,10 +11,6 @@ use gascity::config::schema::markdown;
 
 use crate::util::{Place, repository};
 
-fn page(name: &str) -> String {
-    fs::read_to_string(repository().join(name)).unwrap()
-}
-
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(repository().join("docs")).unwrap().flatten();
     let docs = docs.map(|entry| entry.path());
@@ -51,14 +47,8 @@ fn arguments(line: &str) -> Option<Vec<String>> {
     if rest.contains(['<', '[', '|', '…']) {
         return None;
     }
-    // Double quotes and redirections are all that the pages use of a shell.
     let rest = rest.split(" > ").next().unwrap_or(rest);
-    let parts = rest.split('"').enumerate();
-    let words = parts.flat_map(|(at, part)| match at % 2 {
-        0 => part.split_whitespace().map(str::to_owned).collect(),
-        _ => vec![part.to_owned()],
-    });
-    Some(words.collect())
+    shlex::split(rest)
 }
 
 #[test]
