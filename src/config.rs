@@ -20,6 +20,7 @@ pub mod edit;
 mod fields;
 mod files;
 pub mod keys;
+mod machine;
 mod mask;
 mod orders;
 mod overlays;
@@ -47,6 +48,7 @@ use gascity_actors::model::CitySpec;
 use gascity_actors::ports::{Diagnostic, LoadError};
 
 pub use city::SessionSettings;
+pub use machine::{SupervisorFile, Tenant};
 pub(crate) use mask::masked;
 pub use resolved::{Explained, Overridden, Place, Resolved, to_toml};
 pub use watch::ConfigFiles;

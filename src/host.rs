@@ -13,16 +13,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::config::packs::fetch::fetch_for_start;
 use crate::config::{ConfigFiles, LoadedCity, Loader};
 use crate::control::home::{CityDir, Home};
 use crate::control::lock::Lock;
 use crate::control::registry::{Contents, Digest, EmptyGuard, Registry, RegistryWatch};
 use crate::events::{EventLog, FileJournal};
-use crate::model::{CityName, StopSummary};
+use crate::model::{CityName, CitySpec, StopSummary};
 use crate::notes::FileNotes;
 use crate::ports::{
-    Cities, CityEntry, CityPorts, Journal, OpenError, Opened, PortFuture, Providers, Registered,
-    Sessions,
+    Cities, CityEntry, CityPorts, Desired as _, Journal, LoadError, OpenError, Opened, PortFuture,
+    Providers, Registered, Sessions,
 };
 use crate::sessions::SubprocessConfig;
 use crate::shell::ProcessShell;
@@ -70,12 +71,7 @@ impl Opener {
         let root = std::fs::canonicalize(root)
             .map_err(|error| failed(format!("{}: {error}", root.display())))?;
         // Before the lock: a directory that is no city is left without a trace.
-        let spec = crate::ports::Desired::load(&*files)
-            .await
-            .map_err(|error| OpenError {
-                message: error.summary,
-                diagnostics: error.diagnostics,
-            })?;
+        let spec = load_for_start(&files, &root).await?;
         let loaded = files.loaded().borrow().clone();
         let loaded = loaded.ok_or_else(|| failed("the config was not kept".into()))?;
         report_warnings(&loaded);
@@ -151,6 +147,28 @@ pub fn open_journal(dir: &Path) -> Result<Arc<dyn Journal>, OpenError> {
     let journal = FileJournal::open(EventLog::new(dir))
         .map_err(|error| failed(format!("event log in {}: {error}", dir.display())))?;
     Ok(Arc::new(journal))
+}
+
+/// Loads the config; packs that are pinned and not here are fetched first.
+async fn load_for_start(files: &ConfigFiles, root: &Path) -> Result<Arc<CitySpec>, OpenError> {
+    let refused = |error: LoadError| OpenError {
+        message: error.summary,
+        diagnostics: error.diagnostics,
+    };
+    let error = match files.load().await {
+        Ok(spec) => return Ok(spec),
+        Err(error) => error,
+    };
+    let (at, cause) = (root.to_owned(), error.clone());
+    let fetched = tokio::task::spawn_blocking(move || fetch_for_start(&at, &cause)).await;
+    match fetched {
+        Ok(Ok(true)) => files.load().await.map_err(refused),
+        Ok(Err(failed)) => Err(OpenError {
+            message: format!("{failed}\n{}", error.summary),
+            diagnostics: error.diagnostics,
+        }),
+        _ => Err(refused(error)),
+    }
 }
 
 fn report_warnings(loaded: &LoadedCity) {

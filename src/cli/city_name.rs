@@ -4,16 +4,28 @@ use std::path::Path;
 
 use super::error::{CliError, CliResult};
 use crate::config;
+use crate::config::packs::fetch::fetch_for_start;
 use crate::model::CityName;
 
-/// `workspace.name` of the city at `root`, else the name of its directory.
+/// `workspace.name` of the city at `root`, else the name of its directory. Packs that are pinned
+/// and not here are fetched.
 ///
 /// # Errors
 /// `config` with every problem of `city.toml`, if it has any.
 pub(super) fn city_name(root: &Path) -> CliResult<CityName> {
-    match config::load(root) {
-        Ok(loaded) => Ok(loaded.spec.name.clone()),
-        Err(error) => Err(CliError::config(root, error.summary)),
+    let error = match config::load(root) {
+        Ok(loaded) => return Ok(loaded.spec.name.clone()),
+        Err(error) => error,
+    };
+    match fetch_for_start(root, &error) {
+        Ok(true) => config::load(root)
+            .map(|loaded| loaded.spec.name.clone())
+            .map_err(|error| CliError::config(root, error.summary)),
+        Ok(false) => Err(CliError::config(root, error.summary)),
+        Err(failed) => Err(CliError::config(
+            root,
+            format!("{failed}\n{}", error.summary),
+        )),
     }
 }
 

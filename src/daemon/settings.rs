@@ -3,17 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use serde::{Deserialize, Deserializer};
 
 use super::OnSigterm;
 use crate::MachineSettings;
-use crate::config::duration;
+use crate::config::SupervisorFile;
 
 /// What a log line looks like.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     #[default]
@@ -92,129 +88,59 @@ impl Settings {
     }
 
     fn parse(file: &Path, text: &str) -> Result<Self, SettingsError> {
-        let written: Written = toml::from_str(text).map_err(|error| {
-            let before = &text[..error.span().map_or(0, |span| span.start.min(text.len()))];
-            let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        let written = SupervisorFile::parse(file, text).map_err(|error| {
+            let errors = error.diagnostics.iter();
+            let mut errors = errors.filter(|found| found.severity == "error");
+            let first = errors.next().cloned().unwrap_or_default();
+            let help = first
+                .help
+                .map_or_else(String::new, |help| format!("; {help}"));
+            let more = match errors.count() {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
             SettingsError::Invalid {
                 file: file.to_owned(),
-                line: before.matches('\n').count() + 1,
-                column: before[line_start..].chars().count() + 1,
-                message: error.message().lines().collect::<Vec<_>>().join(" "),
+                line: first.line,
+                column: first.column,
+                message: format!("{}{help}{more}", first.message),
             }
         })?;
-        let Keys {
-            patrol_interval,
-            city_start_parallelism,
-            city_restart_delay,
-            city_restart_delay_max,
-            on_sigterm,
-            log_level,
-            log_format,
-            ..
-        } = written.supervisor;
         let defaults = Self::default();
-        let span = |written: Option<Span>, default| written.map_or(default, |span| span.0);
+        let machine = defaults.machine;
         Ok(Self {
             machine: MachineSettings {
-                patrol_interval: span(patrol_interval, defaults.machine.patrol_interval),
-                city_start_parallelism: city_start_parallelism
-                    .map_or(defaults.machine.city_start_parallelism, |count| {
-                        usize::from(count.0)
-                    }),
-                city_restart_delay: span(city_restart_delay, defaults.machine.city_restart_delay),
-                city_restart_delay_max: span(
-                    city_restart_delay_max,
-                    defaults.machine.city_restart_delay_max,
-                ),
-                ..defaults.machine
+                patrol_interval: written.patrol_interval.unwrap_or(machine.patrol_interval),
+                city_start_parallelism: written
+                    .city_start_parallelism
+                    .unwrap_or(machine.city_start_parallelism),
+                city_restart_delay: written
+                    .city_restart_delay
+                    .unwrap_or(machine.city_restart_delay),
+                city_restart_delay_max: written
+                    .city_restart_delay_max
+                    .unwrap_or(machine.city_restart_delay_max),
+                ..machine
             },
-            on_sigterm: on_sigterm.unwrap_or(defaults.on_sigterm),
-            log_level: log_level.map_or(defaults.log_level, |level| level.0),
-            log_format: log_format.unwrap_or(defaults.log_format),
+            on_sigterm: match written.on_sigterm.as_deref() {
+                Some("detach") => OnSigterm::Detach,
+                Some(_) => OnSigterm::Stop,
+                None => defaults.on_sigterm,
+            },
+            log_level: written.log_level.unwrap_or(defaults.log_level),
+            log_format: match written.log_format.as_deref() {
+                Some("json") => LogFormat::Json,
+                Some(_) => LogFormat::Text,
+                None => defaults.log_format,
+            },
         })
-    }
-}
-
-/// The file. Keys of the HTTP API and of tenants are known, so that a file written for them is no
-/// mistake, and have no effect here.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[allow(dead_code)] // read by nobody yet
-struct Written {
-    supervisor: Keys,
-    tenants: toml::Table,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[allow(dead_code)] // as above
-struct Keys {
-    port: Option<u16>,
-    bind: Option<std::net::IpAddr>,
-    allow_mutations: Option<bool>,
-    allowed_hosts: Vec<String>,
-    allowed_origins: Vec<String>,
-    auth: Option<Auth>,
-    patrol_interval: Option<Span>,
-    city_start_parallelism: Option<Positive>,
-    city_restart_delay: Option<Span>,
-    city_restart_delay_max: Option<Span>,
-    on_sigterm: Option<OnSigterm>,
-    log_level: Option<Level>,
-    log_format: Option<LogFormat>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Auth {
-    None,
-    Auto,
-    Required,
-}
-
-#[derive(Debug)]
-struct Span(Duration);
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let span = duration::parse(&text).map_err(serde::de::Error::custom)?;
-        match span.is_zero() {
-            false => Ok(Self(span)),
-            true => Err(serde::de::Error::custom("must be longer than zero")),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Positive(u16);
-
-impl<'de> Deserialize<'de> for Positive {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match u16::deserialize(deserializer)? {
-            0 => Err(serde::de::Error::custom("must be at least 1")),
-            count => Ok(Self(count)),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Level(String);
-
-impl<'de> Deserialize<'de> for Level {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match text.as_str() {
-            "error" | "warn" | "info" | "debug" | "trace" => Ok(Self(text)),
-            _ => Err(serde::de::Error::custom(
-                "expected error, warn, info, debug or trace",
-            )),
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Settings, String> {

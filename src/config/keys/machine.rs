@@ -1,8 +1,6 @@
 //! The tables of `supervisor.toml`.
 
-use std::time::Duration;
-
-use super::city::{ANY, NONE, SOME};
+use super::city::{ANY, SOME};
 use super::{Kind, Reload, Section, key};
 
 /// The top level of `supervisor.toml`.
@@ -24,13 +22,13 @@ pub const SUPERVISOR: Section = Section::new(
     &[
         key("port", Kind::Count(0, 65_535), "8080", Reload::Hot, "TCP port of the API; 0 is none").later(),
         key("bind", Kind::Command, "\"127.0.0.1\"", Reload::Hot, "Address of the API").later(),
-        key("patrol_interval", Kind::Duration(Duration::from_millis(100)), "\"10s\"", Reload::Hot, "How often the registry is compared with what runs"),
+        key("patrol_interval", Kind::Duration(SOME), "\"10s\"", Reload::Hot, "How often the registry is compared with what runs"),
         key("allow_mutations", Kind::Flag, "", Reload::Hot, "Requests may change something; if not set, on loopback or with keys").later(),
         key("auth", Kind::Word { allowed: &["none", "auto", "required"], unsupported: &[] }, "\"auto\"", Reload::Hot, "Whether requests need a key").later(),
         key("allowed_hosts", Kind::Words, "[]", Reload::Hot, "Host names the API answers to").later(),
         key("allowed_origins", Kind::Words, "[]", Reload::Hot, "Web pages that may use the API").later(),
         key("city_start_parallelism", Kind::Count(1, ANY), "4", Reload::Hot, "Cities started at once"),
-        key("city_restart_delay", Kind::Duration(NONE), "\"1s\"", Reload::Hot, "Wait before a city that crashed is opened again, doubling from there"),
+        key("city_restart_delay", Kind::Duration(SOME), "\"1s\"", Reload::Hot, "Wait before a city that crashed is opened again, doubling from there"),
         key("city_restart_delay_max", Kind::Duration(SOME), "\"5m\"", Reload::Hot, "Upper bound of that wait"),
         key("on_sigterm", Kind::Word { allowed: &["stop", "detach"], unsupported: &[] }, "\"stop\"", Reload::Hot, "Whether agents are stopped with the supervisor, or run on"),
         key("log_level", Kind::Word { allowed: &["error", "warn", "info", "debug", "trace"], unsupported: &[] }, "\"info\"", Reload::Hot, "What is logged"),

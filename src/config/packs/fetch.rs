@@ -123,6 +123,26 @@ pub fn list(root: &Path) -> Result<Vec<Listed>, FetchError> {
         .collect())
 }
 
+/// How long a start waits for one `git`.
+const AT_START: Duration = Duration::from_secs(60);
+
+/// What a start does about a load that failed: packs that are pinned and not here are fetched.
+/// `false` if that is not what it failed for. Blocks on the network and the file system.
+///
+/// # Errors
+/// [`FetchError`] as for [`fetch`].
+pub fn fetch_for_start(root: &Path, failed: &LoadError) -> Result<bool, FetchError> {
+    let missing = failed
+        .diagnostics
+        .iter()
+        .any(|found| found.code == "pack-missing");
+    if !missing || !root.join(lock::FILE).exists() {
+        return Ok(false);
+    }
+    let got = fetch(root, &Wanted::Locked, AT_START)?;
+    Ok(got.iter().any(|pack| pack.fetched))
+}
+
 /// Gets packs and pins them. Blocks on the network and the file system, each `git` for at most
 /// `limit`.
 ///

@@ -255,7 +255,7 @@ fn keys_without_effect_say_so() {
 fn durations_of_every_form_are_read() {
     // Row 5.
     for (text, seconds) in [("7d", 604_800), ("1h30m", 5400), ("1.5h", 5400)] {
-        let (_dir, root) = city(&format!(
+        let (_dir, root) = city(format!(
             "[daemon]\nwisp_ttl = '{text}'\nwisp_gc_interval = '1h'\nrestart_window = '{text}'\n{AGENT}"
         ));
         let city = load(&root).expect("valid");

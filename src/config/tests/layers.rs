@@ -17,7 +17,7 @@ pub(super) fn write(path: &Path, text: &str) {
 }
 
 pub(super) fn errors(root: &Path) -> Vec<Diagnostic> {
-    load(root).err().expect("refused").diagnostics
+    load(root).expect_err("refused").diagnostics
 }
 
 pub(super) fn told(diagnostics: &[Diagnostic]) -> Vec<String> {
@@ -273,7 +273,7 @@ fn what_is_shown_loads_again() {
 #[test]
 fn the_environment_chooses_a_provider_over_the_files_and_changes_no_fingerprint() {
     // Row 42, the part of the config.
-    let (_dir, root) = city(&format!("[session]\nprovider = 'subprocess'\n{AGENT}"));
+    let (_dir, root) = city(format!("[session]\nprovider = 'subprocess'\n{AGENT}"));
     let plain = load(&root).expect("valid").spec;
     let other = Loader::new(&root)
         .provider("session", "fake")

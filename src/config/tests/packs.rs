@@ -255,7 +255,7 @@ fn remote() -> (TempDir, TempDir, PathBuf, PathBuf) {
     git(&repo, &["add", "-A"]);
     git(&repo, &["commit", "-qm", "one"]);
     let url = format!("file://{}", repo.display());
-    let (dir, root) = city(&format!(
+    let (dir, root) = city(format!(
         "[workspace]\nincludes = ['base']\n[packs.base]\nsource = '{url}'\nref = 'main'\npath = 'packs/base'\n"
     ));
     (source, dir, repo, root)

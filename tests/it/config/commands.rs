@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::util::{Place, QUIET, sleeper};
+use crate::util::{Place, QUIET, Said, sleeper};
 
 #[test]
 fn mistakes_are_shown_on_stderr_with_exit_one() {
@@ -287,4 +287,67 @@ fn a_pack_that_is_not_here_is_named_and_not_fetched_by_a_check() {
     assert!(listed.out.contains("not pinned"), "{listed:?}");
     place.gc(&city, &["pack", "fetch"]).fails(1);
     assert!(!city.join("pack.lock").exists());
+}
+
+/// Runs git in `dir`, without whatever the tests inherited.
+fn git(dir: &std::path::Path, args: &[&str]) {
+    let mut command = std::process::Command::new("git");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("GIT_") {
+            command.env_remove(name);
+        }
+    }
+    let settings = [
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@t",
+        "-c",
+        "init.defaultBranch=main",
+    ];
+    let said = Said::by(command.args(settings).arg("-C").arg(dir).args(args));
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn a_start_gets_what_is_pinned_and_nothing_else() {
+    if std::process::Command::new("git")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        println!("skipped: git not installed");
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"));
+        return;
+    }
+    let place = Place::new();
+    let repo = place.path("repo");
+    fs::create_dir_all(&repo).unwrap();
+    git(&repo, &["init", "-q"]);
+    let pack = format!("[pack]\nname = \"p\"\nschema = 1\n{}", sleeper("w"));
+    fs::write(repo.join("pack.toml"), &pack).unwrap();
+    git(&repo, &["add", "-A"]);
+    git(&repo, &["commit", "-qm", "one"]);
+    let url = format!("file://{}", repo.display());
+    let city = place.city(
+        "town",
+        &format!("{QUIET}[workspace]\nincludes = [\"{url}\"]\n"),
+    );
+    let said = place.gc(&city, &["start"]).fails(1);
+    assert!(said.err.contains("gc pack fetch"), "{}", said.err);
+    place.gc(&city, &["pack", "fetch"]).ok();
+    // Upstream goes on, the checkout is lost: a start gets the pinned commit.
+    fs::write(repo.join("pack.toml"), format!("{pack}nudge = \"new\"\n")).unwrap();
+    git(&repo, &["commit", "-qam", "two"]);
+    fs::remove_dir_all(city.join(".gc/cache")).unwrap();
+    place.gc(&city, &["start"]).ok();
+    assert!(place.pid(&city, "w").is_some());
+    let nudge = place
+        .gc(&city, &["config", "explain", "w.nudge", "--json"])
+        .ok()
+        .json();
+    assert_eq!(nudge["items"][0]["value"], serde_json::Value::Null);
+    let moved = place.gc(&city, &["pack", "update"]).ok();
+    assert!(moved.out.contains(" to "), "{moved:?}");
+    place.gc(&city, &["stop"]).ok();
 }
