@@ -5,6 +5,7 @@
 //! bare loop of spawn and pidfd, which is what any supervisor has to do at least.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod adoption;
 mod agent;
 mod floor;
 mod process;
@@ -29,6 +30,9 @@ fn main() {
     }
     if wanted("start") {
         start::measure();
+    }
+    if wanted("adoption") {
+        adoption::measure();
     }
     if wanted("workers") {
         workers::measure();

@@ -1,20 +1,26 @@
-//! Start of a thousand agents.
+//! Start of a hundred and of a thousand agents.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gascity::City;
-use gascity::model::{AgentSpec, CitySpec};
+use gascity::model::{AgentSpec, CitySpec, CitySpecBuilder};
 
 use crate::floor;
 
-const AGENTS: usize = 1000;
 const ROUNDS: usize = 3;
 
 pub(crate) fn measure() {
-    println!("start: {AGENTS} agents (sleep), all started, {ROUNDS} rounds");
+    for agents in [100, 1000] {
+        measure_with(agents);
+    }
+}
+
+fn measure_with(agents: usize) {
+    println!("start: {agents} agents (sleep), all started, {ROUNDS} rounds");
     let words = ["/bin/sleep".to_owned(), "600".to_owned()];
     for round in 1..=ROUNDS {
-        let (bare, city) = (floor_time(&words), city_time(&words));
+        let (bare, city) = (floor_time(agents, &words), city_time(agents, &words));
         println!(
             "  round {round}: floor {:.0} ms, city {:.0} ms, ratio {:.2}",
             bare.as_secs_f64() * 1e3,
@@ -24,11 +30,11 @@ pub(crate) fn measure() {
     }
 }
 
-fn floor_time(words: &[String]) -> Duration {
+fn floor_time(agents: usize, words: &[String]) -> Duration {
     let dir = tempfile::tempdir().unwrap();
     let log = floor::log(dir.path());
     let began = Instant::now();
-    let children: Vec<_> = (0..AGENTS).map(|_| floor::spawn(words, &log)).collect();
+    let children: Vec<_> = (0..agents).map(|_| floor::spawn(words, &log)).collect();
     let took = began.elapsed();
     for mut child in children {
         child.kill().unwrap();
@@ -37,7 +43,7 @@ fn floor_time(words: &[String]) -> Duration {
     took
 }
 
-fn city_time(words: &[String]) -> Duration {
+fn city_time(agents: usize, words: &[String]) -> Duration {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -45,18 +51,7 @@ fn city_time(words: &[String]) -> Duration {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut spec = CitySpec::builder("bench")
-            .root(dir.path().canonicalize().unwrap())
-            .provider("subprocess")
-            .daemon(|d| {
-                d.patrol_interval = Duration::from_secs(3600);
-                d.shutdown_timeout = Duration::ZERO;
-            });
-        for i in 0..AGENTS {
-            let agent =
-                AgentSpec::command(format!("agent-{i}"), words.to_vec()).work_dir(dir.path());
-            spec = spec.agent(agent);
-        }
+        let spec = spec(dir.path(), agents, words);
         let city = City::from_spec(spec.build().unwrap());
         let began = Instant::now();
         let city = city.spawn().await.unwrap();
@@ -69,7 +64,7 @@ fn city_time(words: &[String]) -> Duration {
             .iter()
             .filter(|i| i.running)
             .count();
-        assert_eq!(running, AGENTS);
+        assert_eq!(running, agents);
         let stopping = Instant::now();
         city.stop().await.unwrap();
         println!(
@@ -77,5 +72,19 @@ fn city_time(words: &[String]) -> Duration {
             stopping.elapsed().as_secs_f64() * 1e3
         );
         took
+    })
+}
+
+/// A city of agents that do nothing.
+pub(crate) fn spec(dir: &Path, agents: usize, words: &[String]) -> CitySpecBuilder {
+    let spec = CitySpec::builder("bench")
+        .root(dir.canonicalize().unwrap())
+        .provider("subprocess")
+        .daemon(|d| {
+            d.patrol_interval = Duration::from_secs(3600);
+            d.shutdown_timeout = Duration::ZERO;
+        });
+    (0..agents).fold(spec, |spec, i| {
+        spec.agent(AgentSpec::command(format!("agent-{i}"), words.to_vec()).work_dir(dir))
     })
 }

@@ -19,6 +19,7 @@ mod json;
 mod library;
 mod lifecycle;
 mod registry;
+mod sessions;
 mod supervisor;
 mod terminal;
 mod tidy;
