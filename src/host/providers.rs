@@ -159,7 +159,7 @@ pub(super) fn left(config: SubprocessConfig) -> Result<Arc<dyn Sessions>, String
         return Ok(Arc::new(processes));
     }
     let program = tmux::find()?;
-    let tmux = Tmux::existing(TmuxConfig::new(config, program))?;
+    let tmux = Tmux::new(TmuxConfig::new(config, program))?;
     let build = Arc::new(move |_: &str| Ok(Arc::new(processes.clone()) as Arc<dyn Sessions>));
     let others = ["subprocess".to_owned()];
     let router = Router::new(Arc::new(tmux), String::new(), build, &others)?;

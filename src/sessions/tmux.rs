@@ -22,6 +22,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +45,7 @@ use version::Version;
 use super::output;
 use super::prepare::Preparer;
 use super::processes::census::Census;
-use super::processes::{Led as _, Mark, Subscribers, lock, programs, sweep};
+use super::processes::{Led as _, Mark, Subscribers, has_fired, lock, programs, sweep};
 use super::subprocess::SubprocessConfig;
 
 pub(crate) use program::{find, usable};
@@ -120,6 +121,8 @@ struct Inner {
     subscribers: Subscribers,
     slots: Mutex<HashMap<SessionName, Arc<Slot>>>,
     server: tokio::sync::Mutex<Option<Arc<Server>>>,
+    /// Servers of runs that may still be there.
+    servers: Mutex<HashMap<i32, Arc<OwnedFd>>>,
     closed: AtomicBool,
 }
 
@@ -183,24 +186,12 @@ impl TmuxFile {
 }
 
 impl Tmux {
-    /// A provider for one city. Proves that the program can be used; starts nothing yet. Blocks
-    /// for as long as `tmux -V` takes.
+    /// A provider for one city. Proves that the program can be used; a server is started with the
+    /// first session. Blocks for as long as `tmux -V` takes.
     ///
     /// # Errors
     /// Why the program cannot be used, for a person.
     pub fn new(config: TmuxConfig) -> Result<Self, String> {
-        Self::build(config, true)
-    }
-
-    /// The same, but only for what runs already: no server is started.
-    ///
-    /// # Errors
-    /// As [`Tmux::new`].
-    pub fn existing(config: TmuxConfig) -> Result<Self, String> {
-        Self::build(config, false)
-    }
-
-    fn build(config: TmuxConfig, may_start: bool) -> Result<Self, String> {
         let version = server::version(&config.program)?;
         let preparer = Preparer::new(config.city.clone(), std::env::vars_os());
         let mut environment = preparer.inherited().clone();
@@ -211,7 +202,6 @@ impl Tmux {
         let connector = Arc::new(Connector {
             config: config.clone(),
             environment,
-            may_start,
         });
         Ok(Self(Arc::new_cyclic(|me| Inner {
             me: me.clone(),
@@ -223,6 +213,7 @@ impl Tmux {
             subscribers: Subscribers::default(),
             slots: Mutex::default(),
             server: tokio::sync::Mutex::default(),
+            servers: Mutex::default(),
             closed: AtomicBool::new(false),
             config,
         })))
@@ -266,8 +257,13 @@ impl Inner {
         Ok(run)
     }
 
-    /// The city's server. Connects if need be, and takes in what runs there.
+    /// The city's server. [`SessionError::NotFound`] if there is none.
     async fn server(&self) -> Result<Arc<Server>, SessionError> {
+        self.connected(false).await
+    }
+
+    /// The city's server. Connects if need be, and takes in what runs there.
+    async fn connected(&self, start: bool) -> Result<Arc<Server>, SessionError> {
         let mut held = self.server.lock().await;
         if let Some(server) = held.as_ref().filter(|server| !server.link.is_lost()) {
             return Ok(server.clone());
@@ -275,41 +271,55 @@ impl Inner {
         if self.closed.load(Ordering::Acquire) {
             return Err(backend("the provider is closed"));
         }
-        let connected = self.connector.connect().await;
-        let server = Arc::new(connected.map_err(|error| match error {
-            ConnectError::NoServer => SessionError::NotFound,
-            ConnectError::Failed(why) => SessionError::Backend(why),
-        })?);
+        // One that lives must not be taken for gone because somebody removed its socket.
+        let lost = held.as_ref().filter(|server| !has_fired(&server.pidfd));
+        if let Some(lost) = lost {
+            lost.check_socket().await;
+        }
+        let server = match self.connector.connect(start && lost.is_none()).await {
+            Ok(server) => Arc::new(server),
+            Err(ConnectError::NoServer) if lost.is_some_and(|s| !has_fired(&s.pidfd)) => {
+                return Err(backend("the tmux server cannot be reached"));
+            }
+            Err(ConnectError::NoServer) => return Err(SessionError::NotFound),
+            Err(ConnectError::Failed(why)) => return Err(SessionError::Backend(why)),
+        };
         let me = self.me.upgrade();
         let me = me.ok_or_else(|| backend("the provider is gone"))?;
         me.resync(&server).await?;
         *held = Some(server.clone());
         drop(held);
-        me.end_outlived(&server);
+        {
+            let mut known = lock(&self.servers);
+            known.retain(|_, pidfd| !has_fired(pidfd));
+            known.insert(server.pid, server.pidfd.clone());
+        }
+        me.end_outlived(Some(&server));
         tokio::spawn(reconnect(self.me.clone(), server.clone()));
         Ok(server)
     }
 
-    /// The server a run was started on; `None` if that has died.
-    async fn server_of(&self, run: &Run) -> Option<Arc<Server>> {
-        let known = self.server.lock().await.clone();
-        if let Some(server) = known.filter(|server| server.pid == run.seat.server) {
-            if !server.link.is_lost() {
-                return Some(server);
-            }
-            if timeout(END_WAIT, server.gone()).await.is_ok() {
-                return None;
-            }
+    /// The connection to the server of that process id, if it is in use.
+    async fn connection(&self, server: i32) -> Option<Arc<Server>> {
+        let held = self.server.lock().await.clone();
+        held.filter(|held| held.pid == server && !held.link.is_lost())
+    }
+
+    /// Whether a server has died, or does so within this time.
+    async fn dies(&self, server: i32, limit: Duration) -> bool {
+        let pidfd = lock(&self.servers).get(&server).cloned();
+        match pidfd {
+            Some(pidfd) => timeout(limit, server::gone(pidfd)).await.is_ok(),
+            None => true, // it was forgotten because it was dead
         }
-        let server = self.server().await.ok()?;
-        (server.pid == run.seat.server).then_some(server)
     }
 
     /// Runs whose server has died are over, also those that did not die with it.
-    fn end_outlived(self: &Arc<Self>, server: &Server) {
+    fn end_outlived(self: &Arc<Self>, server: Option<&Server>) {
+        let server = server.map(|server| server.pid);
         let slots: Vec<Arc<Slot>> = lock(&self.slots).values().cloned().collect();
         let runs = slots.iter().filter_map(|slot| slot.run());
-        for run in runs.filter(|run| run.seat.server != server.pid && run.is_live()) {
+        for run in runs.filter(|run| Some(run.seat.server) != server && run.is_live()) {
             let (mark, census) = (self.mark.clone(), self.census.clone());
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = sweep::end_all(&mark, &census, &*run) {
@@ -490,17 +500,15 @@ impl Inner {
 
     /// Nothing of the city is left: ends the server, unless somebody else uses it too.
     async fn retire(self: &Arc<Self>) -> Result<(), SessionError> {
-        let server = match self.connector.may_start {
-            true => self.server.lock().await.take(),
-            false => self.server().await.ok(),
-        };
-        let Some(server) = server.filter(|server| !server.link.is_lost()) else {
-            return Ok(());
+        let server = match self.server().await {
+            Err(SessionError::NotFound) => return Ok(()),
+            server => server?,
         };
         let line = Line::new(["list-sessions", "-F", "#{session_name}"]);
         let blocks = server.link.ask(line).await.map_err(lost)?;
         let mut names = blocks.iter().flat_map(|block| &block.lines);
         if names.all(|name| name == KEEPER.as_bytes()) {
+            *self.server.lock().await = None;
             server.end().await;
             self.connector.hint().remove();
         }
@@ -576,6 +584,11 @@ async fn reconnected(inner: Weak<Inner>, server: Arc<Server>) {
                 tracing::warn!(%why, "connected to tmux again");
                 return;
             }
+            Err(SessionError::NotFound) => {
+                tracing::warn!(%why, "the tmux server has died");
+                inner.end_outlived(None);
+                return;
+            }
             Err(error) => tracing::warn!(%why, %error, "failed to connect to tmux again"),
         }
     }
@@ -633,7 +646,7 @@ impl Sessions for Tmux {
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
         Box::pin(async move {
             match self.0.snapshot().await {
-                // There is no server, and none was to be started.
+                // Without a server there are no sessions.
                 Err(SessionError::NotFound) => Ok(Listing::default()),
                 listing => listing,
             }

@@ -1,8 +1,11 @@
 //! Agents in sessions of a real tmux.
 
+mod choice;
 mod conformance;
 mod life;
+mod talk;
 mod town;
+mod trouble;
 
 use std::path::PathBuf;
 

@@ -122,11 +122,9 @@ impl Place {
         place
     }
 
-    /// A place with this tmux, whose servers stay in it.
-    pub(crate) fn with_tmux(program: PathBuf) -> Self {
-        let mut place = Self::new();
-        place.tmux = program;
-        place
+    /// Has gc use this tmux from now on; its servers stay in this place.
+    pub(crate) fn use_tmux(&mut self, program: PathBuf) {
+        self.tmux = program;
     }
 
     pub(crate) fn home(&self) -> PathBuf {

@@ -1,6 +1,7 @@
 //! `gc agent peek` and `gc agent logs`: what an agent printed.
 
 mod follow;
+mod screen;
 
 use std::fs;
 use std::io;
@@ -152,6 +153,35 @@ fn screen(
     }
 }
 
+/// Prints `first`, then what comes, until the process is ended or the session is gone.
+fn follow_screen(
+    context: &Context,
+    roster: &mut Roster,
+    agent: &InstanceView,
+    first: &str,
+) -> CliResult<u8> {
+    let name = agent.qualified_name.as_str();
+    let say = |line: &str| match context.out.json {
+        true => context.out.document(&json!({"agent": name, "line": line})),
+        false => context.out.line(line),
+    };
+    let mut seen = screen::Seen::default();
+    for line in seen.begin(first) {
+        say(&line)?;
+    }
+    loop {
+        std::thread::sleep(screen::PACE);
+        let text = match screen(context, roster, agent, screen::WINDOW) {
+            // Between two runs.
+            Err(error) if error.code == Code::Conflict => continue,
+            text => text?,
+        };
+        for line in seen.news(&text) {
+            say(&line)?;
+        }
+    }
+}
+
 /// Its sessions have no screen, or there is none of it: what it printed is in a file, if anywhere.
 fn is_without_screen(error: &CliError) -> bool {
     matches!(error.code, Code::Unsupported | Code::Conflict)
@@ -169,16 +199,19 @@ impl LogsArgs {
             return crash(context, &roster.root, &name, &session, nth);
         }
         let log = log_file(&roster.root, &session);
-        if self.follow {
-            return follow::follow(context, &name, &log, self.lines);
-        }
         // Where there is a screen, what was printed is above it, and in no file.
         if let Ok(agent) = roster.find(&name).cloned() {
             match screen(context, &mut roster, &agent, self.lines) {
+                Ok(text) if self.follow => {
+                    return follow_screen(context, &mut roster, &agent, &text);
+                }
                 Ok(text) => return show(context, &name, &text),
                 Err(error) if is_without_screen(&error) => {}
                 Err(error) => return Err(error),
             }
+        }
+        if self.follow {
+            return follow::follow(context, &name, &log, self.lines);
         }
         show(context, &name, &tail_across(&log, 0, Some(0), self.lines)?)
     }

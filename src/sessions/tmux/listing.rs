@@ -201,7 +201,7 @@ fn sessions(rows: Vec<Row>) -> Vec<Row> {
 impl Inner {
     pub(super) async fn snapshot(self: &Arc<Self>) -> Result<Listing, SessionError> {
         let server = self.server().await?;
-        server.check_socket();
+        server.check_socket().await;
         let rows = list(&server, None, Depth::Tick).await?;
         if rows.iter().any(|row| self.is_news(&server, row)) {
             self.resync(&server).await?;

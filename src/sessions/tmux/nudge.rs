@@ -8,6 +8,7 @@ use gascity_actors::ports::{Delivery, Fence, SessionError, nudge_text};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::line::Line;
+use super::parser::Block;
 use super::run::Run;
 use super::server::Server;
 use super::{Inner, backend, check, leave_copy_mode, lost, screen};
@@ -116,7 +117,7 @@ async fn type_in(server: &Server, run: &Run, text: &str) -> Result<(), SessionEr
 /// Presses Enter until the screen changes. `false`: it never did.
 async fn submit(server: &Server, run: &Run) -> Result<bool, SessionError> {
     let pane = run.seat.pane.as_str();
-    let before = screen(server, pane, WATCHED).await?;
+    let before = look(server, pane).await?;
     let enter = || Line::new(["send-keys", "-t", pane, "Enter"]);
     carried_out(server, enter()).await?;
     if reacts(server, pane, &before, REACTION).await? {
@@ -131,6 +132,17 @@ async fn submit(server: &Server, run: &Run) -> Result<bool, SessionError> {
     Ok(false)
 }
 
+/// What changes when a program takes something in: the end of the screen, or the cursor alone.
+async fn look(server: &Server, pane: &str) -> Result<String, SessionError> {
+    let place = "#{cursor_x} #{cursor_y} #{history_size}";
+    let ask = Line::new(["display-message", "-p", "-t", pane, place]);
+    let blocks = server.link.send(ask);
+    let text = screen(server, pane, WATCHED).await?;
+    let blocks = blocks.await.map_err(lost)?;
+    let place = blocks.first().map(Block::text).unwrap_or_default();
+    Ok(format!("{place}\n{text}"))
+}
+
 async fn reacts(
     server: &Server,
     pane: &str,
@@ -140,7 +152,7 @@ async fn reacts(
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline {
         sleep(LOOK).await;
-        if screen(server, pane, WATCHED).await? != before {
+        if look(server, pane).await? != before {
             return Ok(true);
         }
     }
@@ -158,7 +170,7 @@ async fn wake(server: &Server, run: &Run) -> Result<(), SessionError> {
         "#{session_attached} #{window_width}",
     ]);
     let blocks = server.link.ask(ask).await.map_err(lost)?;
-    let text = blocks.first().map(super::parser::Block::text);
+    let text = blocks.first().map(Block::text);
     let text = text.unwrap_or_default();
     let Some((Ok(0), Ok(width))) = text
         .split_once(' ')

@@ -308,8 +308,15 @@ impl Inner {
         loop {
             let status = || run.kernel_status();
             // Only this one: another server never had the run.
-            let Some(server) = self.server_of(run).await else {
-                return End::ServerLost;
+            let Some(server) = self.connection(run.seat.server).await else {
+                if self.dies(run.seat.server, DYING).await {
+                    return End::ServerLost;
+                }
+                match self.server().await {
+                    Ok(server) if server.pid == run.seat.server => continue,
+                    // It lives and cannot be asked; the kernel can.
+                    _ => return End::Exited(status().unwrap_or(ExitStatus::Unknown)),
+                }
             };
             match server.pane(&run.seat.pane).await {
                 // It answers, so it lives: whatever ended the run, it was not its end.
@@ -336,8 +343,7 @@ impl Inner {
                         _ => End::Exited(status().unwrap_or(ExitStatus::Vanished)),
                     };
                 }
-                Err(_) if timeout(DYING, server.gone()).await.is_ok() => return End::ServerLost,
-                Err(_) => {} // only the connection was lost
+                Err(_) => {} // the next look says whether only the connection was lost
             }
         }
     }

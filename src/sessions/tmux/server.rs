@@ -1,6 +1,6 @@
 //! Which tmux server is the city's own, and how it is reached.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::line::{Line, encode};
 use super::link::{ANSWER_LIMIT, Link};
@@ -32,6 +32,10 @@ pub(super) const SIZE: (&str, &str) = ("200", "50");
 /// How long a question to the program may take.
 const QUESTION: Duration = Duration::from_secs(2);
 
+/// How often, and in which steps, is waited for a socket to be made anew.
+const SOCKET_TRIES: u32 = 20;
+const SOCKET_STEP: Duration = Duration::from_millis(5);
+
 /// How long a server may take to leave.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -40,7 +44,7 @@ const LEAVE: Duration = Duration::from_secs(2);
 pub(super) struct Server {
     pub(super) link: Link,
     pub(super) pid: i32,
-    pidfd: Arc<OwnedFd>,
+    pub(super) pidfd: Arc<OwnedFd>,
     pub(super) socket: PathBuf,
     /// Names in its environment, which every session would inherit.
     pub(super) environment: Vec<String>,
@@ -49,9 +53,7 @@ pub(super) struct Server {
 impl Server {
     /// Waits until the process has ended.
     pub(super) async fn gone(&self) {
-        if let Ok(pidfd) = sys::watchable(self.pidfd.clone()) {
-            let _ = pidfd.readable().await; // fails only when the runtime ends
-        }
+        gone(self.pidfd.clone()).await;
     }
 
     /// Wakes it to look after its children: some versions lose that signal.
@@ -60,9 +62,13 @@ impl Server {
     }
 
     /// Has it make its socket anew if somebody removed the file.
-    pub(super) fn check_socket(&self) {
-        if !self.socket.exists() {
+    pub(super) async fn check_socket(&self) {
+        for _ in 0..SOCKET_TRIES {
+            if self.socket.exists() {
+                return;
+            }
             let _ = pidfd_send_signal(&self.pidfd, Signal::USR1); // it may be gone
+            sleep(SOCKET_STEP).await;
         }
     }
 
@@ -82,13 +88,18 @@ impl Server {
     }
 }
 
+/// Waits until the process behind a pidfd has ended.
+pub(super) async fn gone(pidfd: Arc<OwnedFd>) {
+    if let Ok(pidfd) = sys::watchable(pidfd) {
+        let _ = pidfd.readable().await; // fails only when the runtime ends
+    }
+}
+
 /// Why there is no connection.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConnectError {
     /// None was to be started, and none is there.
-    #[error("no tmux server of this city runs")]
     NoServer,
-    #[error("{0}")]
     Failed(String),
 }
 
@@ -116,6 +127,15 @@ impl Address {
     }
 }
 
+/// What a look for the city's server came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// It runs here.
+    Running(Address),
+    /// There is none; it can be started here.
+    Free(Address),
+}
+
 /// Whose server it is.
 #[derive(Debug, PartialEq, Eq)]
 enum Owner {
@@ -130,16 +150,18 @@ pub(super) struct Connector {
     pub(super) config: TmuxConfig,
     /// Environment of the client, which a server that it starts inherits.
     pub(super) environment: Environment,
-    /// Start a server if there is none.
-    pub(super) may_start: bool,
 }
 
 impl Connector {
-    /// Connects to the city's server, which is started if there is none.
-    pub(super) async fn connect(self: &Arc<Self>) -> Result<Server, ConnectError> {
+    /// Connects to the city's server. If there is none, one is started, or that is an error.
+    pub(super) async fn connect(self: &Arc<Self>, start: bool) -> Result<Server, ConnectError> {
         let me = self.clone();
         let found = tokio::task::spawn_blocking(move || me.find()).await;
         let found = found.map_err(|error| ConnectError::Failed(error.to_string()))??;
+        let (Found::Running(found) | Found::Free(found)) = match found {
+            Found::Free(_) if !start => return Err(ConnectError::NoServer),
+            found => found,
+        };
         match self.open(&found).await {
             // Another city was quicker.
             Err(Refused::Taken) if self.config.socket.is_none() => {
@@ -150,32 +172,37 @@ impl Connector {
         }
     }
 
-    fn find(&self) -> Result<Address, ConnectError> {
+    fn find(&self) -> Result<Found, ConnectError> {
         let hint = self.hint();
         let remembered = hint.read().map(Address::Path);
         let hashed = Address::Name(self.hashed_name());
         for address in remembered.into_iter().chain([hashed.clone()]) {
             if self.owner(&address)? == Owner::Us {
-                return Ok(address);
+                return Ok(Found::Running(address));
             }
         }
         let plain = Address::Name(self.plain_name());
-        let chosen = match (self.owner(&plain)?, &self.config.socket) {
-            (Owner::Us, _) => return Ok(plain),
-            (Owner::Nobody, _) => plain,
-            (Owner::Others, Some(name)) => {
-                return Err(ConnectError::Failed(format!(
-                    "the tmux server {name} belongs to somebody else; \
-                     set another `socket` in [session]"
-                )));
-            }
-            (Owner::Others, None) => hashed,
-        };
-        if self.may_start {
-            Ok(chosen)
-        } else {
-            Err(ConnectError::NoServer)
+        match (self.owner(&plain)?, &self.config.socket) {
+            (Owner::Us, _) => Ok(Found::Running(plain)),
+            (Owner::Nobody, _) => Ok(Found::Free(plain)),
+            (Owner::Others, None) => Ok(Found::Free(hashed)),
+            (Owner::Others, Some(name)) => Err(ConnectError::Failed(format!(
+                "the tmux server {name} belongs to somebody else; set another `socket` in [session]"
+            ))),
         }
+    }
+
+    /// The socket of an address.
+    fn socket(&self, address: &Address) -> PathBuf {
+        let name = match address {
+            Address::Path(path) => return path.clone(),
+            Address::Name(name) => name,
+        };
+        let set = self.environment.get(OsStr::new("TMUX_TMPDIR"));
+        let dir = set.map(PathBuf::from).filter(|dir| dir.is_dir());
+        let dir = dir.unwrap_or_else(|| "/tmp".into());
+        let uid = rustix::process::getuid().as_raw();
+        dir.join(format!("tmux-{uid}")).join(name)
     }
 
     /// Where the socket was last time.
@@ -204,10 +231,13 @@ impl Connector {
     }
 
     fn owner(&self, address: &Address) -> Result<Owner, ConnectError> {
-        if let Address::Path(path) = address
-            && !path.exists()
-        {
-            return Ok(Owner::Nobody);
+        // Most often there is none, or one that died and left its socket: no need to run anything.
+        match UnixStream::connect(self.socket(address)) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(Owner::Others);
+            }
+            Err(_) => return Ok(Owner::Nobody),
+            Ok(_) => {}
         }
         let mut command = self.command(address);
         command.args(["show-options", "-sqv", "@gc_city"]);

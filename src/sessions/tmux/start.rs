@@ -109,7 +109,7 @@ impl Inner {
         spec: &StartSpec,
     ) -> Result<Started, StartFailure> {
         let unseen = |error: SessionError| provider_failure("session", error.to_string());
-        let server = self.server().await.map_err(unseen)?;
+        let server = self.connected(true).await.map_err(unseen)?;
         if let Some(run) = slot.run() {
             self.make_room(slot, &run).await?;
             if run.seat.server == server.pid {

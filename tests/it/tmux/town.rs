@@ -1,5 +1,7 @@
 //! Cities whose agents are in tmux.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,15 +10,27 @@ use crate::util::{Place, Said, eventually};
 /// A place with a tmux of its own. Servers end with it, also when a test fails.
 pub(crate) struct Town {
     pub(crate) place: Place,
-    program: PathBuf,
+    pub(crate) program: PathBuf,
 }
 
 impl Town {
     /// `None`: there is no tmux to test with.
     pub(crate) fn new() -> Option<Self> {
         let program = super::program()?;
-        let place = Place::with_tmux(program.clone());
+        let mut place = Place::new();
+        place.use_tmux(program.clone());
         Some(Self { place, program })
+    }
+
+    /// Notes every run of tmux by gc from now on in the file this gives, one line for each.
+    pub(crate) fn count_runs(&mut self) -> PathBuf {
+        let (counting, log) = (self.place.path("tmux"), self.place.path("runs"));
+        let (real, lines) = (self.program.display(), log.display());
+        let text = format!("#!/bin/sh\necho \"$@\" >>{lines}\nexec {real} \"$@\"\n");
+        fs::write(&counting, text).unwrap();
+        fs::set_permissions(&counting, fs::Permissions::from_mode(0o755)).unwrap();
+        self.place.use_tmux(counting);
+        log
     }
 
     /// A city that is up on tmux.
