@@ -7,6 +7,7 @@
 
 mod adoption;
 mod agent;
+mod commands;
 mod floor;
 mod process;
 mod resident;
@@ -36,6 +37,9 @@ fn main() {
     }
     if wanted("workers") {
         workers::measure();
+    }
+    if wanted("commands") {
+        commands::measure();
     }
     if wanted("resident") {
         resident::measure();
