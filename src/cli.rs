@@ -11,6 +11,7 @@ mod city_name;
 mod completion;
 mod config;
 mod context;
+mod crash;
 mod demo;
 mod demo_agent;
 mod discover;
@@ -183,12 +184,16 @@ pub fn tree() -> clap::Command {
 #[must_use]
 pub fn run() -> ExitCode {
     completion::answer_shell();
+    crash::report_panics();
     let args: Vec<OsString> = std::env::args_os().collect();
     match catch_unwind(AssertUnwindSafe(|| run_args(&args))) {
         Ok(exit) => ExitCode::from(exit),
         Err(_) => {
-            let error = CliError::new(Code::Internal, "internal error, see above")
-                .hint("please report it, with what you did");
+            let error = CliError::new(Code::Internal, "internal error, see above");
+            let error = error.hint(match crash::report() {
+                Some(file) => format!("please report it, with {}", file.display()),
+                None => "please report it, with what you did".to_owned(),
+            });
             complain(&error, "", asks_for_json(&args));
             ExitCode::from(error.code.exit())
         }

@@ -75,6 +75,9 @@ pub(super) struct Phase {
     pub(super) agents: Option<AgentCount>,
     /// What the stop did, once it is over.
     pub(super) stopped: Option<StopSummary>,
+    /// How long a stop has been waited for.
+    #[serde(default)]
+    pub(super) waited_sec: u64,
 }
 
 /// How many agents a city has.

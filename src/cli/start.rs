@@ -258,7 +258,8 @@ fn tell(progress: &mut Progress, phase: &Phase) {
     }
 }
 
-fn names(all: &[String]) -> String {
+/// Some names, and how many more there are.
+pub(super) fn names(all: &[String]) -> String {
     match all {
         [a, b, c, d, ..] if all.len() > 4 => {
             format!("{a}, {b}, {c}, {d} and {} more", all.len() - 4)
@@ -359,6 +360,7 @@ mod tests {
             starting: starting.iter().map(|name| (*name).to_owned()).collect(),
             agents: None,
             stopped: None,
+            waited_sec: 0,
         }
     }
 

@@ -2,7 +2,9 @@
 
 pub(super) mod text;
 
+use std::io::IsTerminal as _;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -18,6 +20,10 @@ use crate::control::lock::{self, Held};
 use crate::model::{AgentState, CityInfo, CityStatus, CityView, ConfigState};
 use text::Controller;
 
+/// Clears the terminal and goes to its top.
+const REDRAW: &str = "\u{1b}[2J\u{1b}[H";
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
 /// Arguments of `gc status`.
 #[derive(Debug, Args)]
 #[command(
@@ -30,8 +36,11 @@ pub(super) struct StatusArgs {
     #[arg(long, conflicts_with = "path")]
     all: bool,
     /// Exit 1 unless the city runs and nothing is wrong
-    #[arg(long)]
+    #[arg(long, conflicts_with = "watch")]
     check: bool,
+    /// Look again every second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
 }
 
 impl StatusArgs {
@@ -40,6 +49,20 @@ impl StatusArgs {
     /// # Errors
     /// If no city is meant, or whoever runs it does not answer.
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
+        if !self.watch {
+            return self.show(context);
+        }
+        let redraw = !context.out.json && std::io::stdout().is_terminal();
+        loop {
+            if redraw {
+                context.out.line(REDRAW)?;
+            }
+            self.show(context)?;
+            std::thread::sleep(WATCH_EVERY);
+        }
+    }
+
+    fn show(&self, context: &Context) -> CliResult<u8> {
         if self.all {
             return self.run_all(context);
         }

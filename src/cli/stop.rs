@@ -14,7 +14,9 @@ use super::interrupt;
 use super::output::Mark;
 use super::progress::Progress;
 use super::query::{Phase, Want, city_status, wait};
+use super::start::names;
 use super::values::{count, millis, seconds};
+use crate::config;
 use crate::control::client::Client;
 use crate::control::home::CityDir;
 use crate::control::lock;
@@ -257,9 +259,11 @@ fn wait_stopped(
     city: &str,
     progress: &mut Progress,
 ) -> CliResult<StopSummary> {
+    let grace = config::load(root).map(|loaded| loaded.spec.daemon.shutdown_timeout);
+    let grace = grace.ok();
     let phase = wait(client, root, Want::Stopped, STOP_LIMIT, |phase| {
         if phase.status == CityStatus::Stopping {
-            tell(progress, phase);
+            tell(progress, phase, grace);
         }
     })?;
     progress.clear();
@@ -275,16 +279,20 @@ fn wait_stopped(
     }
 }
 
-fn tell(progress: &mut Progress, phase: &Phase) {
-    let left = phase.agents.map_or(phase.starting.len(), |a| a.running);
-    match left {
-        0 => progress.now("stopping", ""),
-        n => {
-            let names = phase.starting.join(", ");
-            let colon = if names.is_empty() { "" } else { ": " };
-            progress.now("stopping", &format!("{n} left{colon}{names}"));
-        }
+/// Who is left, and how long they may stay.
+fn tell(progress: &mut Progress, phase: &Phase, grace: Option<Duration>) {
+    if phase.starting.is_empty() {
+        return progress.now("stopping", "");
     }
+    let left = format!("{} left: {}", phase.starting.len(), names(&phase.starting));
+    let what = match grace.map(|grace| grace.as_secs()) {
+        Some(limit) if phase.waited_sec <= limit => {
+            format!("waiting {}s of {limit}s", phase.waited_sec)
+        }
+        Some(_) => "force-stopping".to_owned(),
+        None => "stopping".to_owned(),
+    };
+    progress.now(&what, &left);
 }
 
 /// Stops a whole server, standalone or supervisor, and waits for its last word.
@@ -298,7 +306,9 @@ pub(super) fn stop_server(
     for item in client.stream("stop", params, Some(STOP_LIMIT))? {
         let item = item?;
         if item.get("stopping").is_some() {
-            progress.now("stopping", "");
+            let cities = item["cities"].as_array().into_iter().flatten();
+            let cities: Vec<&str> = cities.filter_map(Value::as_str).collect();
+            progress.now("stopping", &cities.join(", "));
         } else {
             summary = read(item)?;
         }

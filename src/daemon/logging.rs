@@ -56,6 +56,7 @@ impl Log {
             .with(as_json)
             .with(to_stderr)
             .try_init();
+        log_panics();
         Ok(Self {
             file,
             filter: handle,
@@ -93,6 +94,14 @@ impl Log {
     pub(super) fn trouble(&self) -> Option<String> {
         self.file.trouble()
     }
+}
+
+/// A panic of an actor is met by its parent; what is left to do is to say where it was.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = std::backtrace::Backtrace::force_capture();
+        tracing::error!("{panic}\n{backtrace}");
+    }));
 }
 
 /// The actor framework names its actors by number on every line, which says nothing to anybody.

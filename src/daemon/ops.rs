@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::live::Live;
 use crate::control::server::{Handler, Reply};
 use crate::control::wire::{Code, VERSION, WireError};
-use crate::model::{CityInfo, MachineView, StopSummary, millis};
+use crate::model::{CityInfo, CityStatus, MachineView, StopSummary, millis};
 use crate::ports::PortFuture;
 use crate::{AskError, MachineRef, ReloadOutcome, StopMode};
 use wait::Waiting;
@@ -241,12 +241,7 @@ impl Ops {
         };
         self.wish(Wish::Stop(wish)).await?;
         let (items, stream) = mpsc::channel(2);
-        tokio::spawn(async move {
-            let _ = items.send(stopping).await;
-            if let Ok(summary) = summary.await {
-                let _ = items.send(json!(summary)).await;
-            }
-        });
+        tokio::spawn(tell_stop(self.door.clone(), summary, items));
         Ok(Reply::Stream(stream))
     }
 
@@ -320,6 +315,43 @@ impl Ops {
         };
         tokio::spawn(waiting.run(Instant::now() + limit));
         Ok(Reply::Stream(stream))
+    }
+}
+
+/// Tells which cities still stop, and at last what was done.
+async fn tell_stop(
+    door: MachineRef,
+    mut summary: oneshot::Receiver<StopSummary>,
+    items: mpsc::Sender<Value>,
+) {
+    let mut views = door.views();
+    let mut told = Value::Null;
+    loop {
+        let view = views.borrow_and_update().clone();
+        let left = view
+            .cities
+            .iter()
+            .filter(|c| c.status == CityStatus::Stopping);
+        let left: Vec<&str> = left.map(|city| city.name.as_str()).collect();
+        let item = json!({ "stopping": true, "cities": left });
+        if item != told && items.send(item.clone()).await.is_err() {
+            return; // the client is gone
+        }
+        told = item;
+        tokio::select! {
+            done = &mut summary => {
+                if let Ok(summary) = done {
+                    let _ = items.send(json!(summary)).await;
+                }
+                return;
+            }
+            changed = views.changed() => if changed.is_err() {
+                if let Ok(summary) = summary.await {
+                    let _ = items.send(json!(summary)).await;
+                }
+                return;
+            },
+        }
     }
 }
 

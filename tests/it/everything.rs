@@ -205,3 +205,27 @@ fn the_doctor_finds_what_is_wrong_mends_what_it_can_and_packs_it_up() {
     assert!(!has("hunter2"), "no value of any variable");
     place.gc(&city, &args).fails(1); // never overwrites
 }
+
+// C11
+#[test]
+fn a_stop_counts_down_and_kills_only_who_stays() {
+    let place = Place::new();
+    let deaf = "[[agent]]\nname = \"deaf\"\nstart_command = \"trap '' INT; while :; do sleep 0.1; done\"\n";
+    let toml = format!(
+        "[daemon]\npatrol_interval = \"1h\"\nshutdown_timeout = \"2s\"\n{deaf}{}",
+        sleeper("polite")
+    );
+    let city = place.city("town", &toml);
+    place.gc(&city, &["start"]).ok();
+    let said = place.gc(&city, &["stop"]).ok();
+    for line in ["waiting 0s of 2s", "waiting 1s of 2s", "1 left: deaf"] {
+        assert!(said.err.contains(line), "{line}: {said:?}");
+    }
+    assert!(said.out.contains("force-killed deaf"), "{said:?}");
+    assert!(!said.out.contains("polite"), "{said:?}");
+    // The same for all cities at once.
+    place.gc(&city, &["start"]).ok();
+    let said = place.gc(&city, &["supervisor", "stop"]).ok();
+    assert!(said.err.contains("town"), "{said:?}");
+    assert!(said.out.contains("2 interrupted, 1 forced"), "{said:?}");
+}

@@ -140,6 +140,11 @@ fn a_city_that_panics_returns_with_growing_delay_and_its_agents_never_notice() {
         2
     );
     assert_eq!([place.pid(&one, "a"), place.pid(&two, "b")], pids);
+    let log = fs::read_to_string(place.home().join("supervisor.log")).unwrap();
+    assert!(
+        log.contains("city one told to crash"),
+        "where it panicked: {log}"
+    );
     assert_eq!(
         events(&two)
             .iter()

@@ -26,10 +26,15 @@ impl Waiting {
     pub(super) async fn run(self, deadline: Instant) {
         let mut views = self.door.views();
         let mut told = Value::Null;
+        let began = Instant::now();
         loop {
             let view: Arc<MachineView> = views.borrow_and_update().clone();
             let city = view.cities.iter().find(|city| city.path == self.path);
-            let item = self.item(city).await;
+            let mut item = self.item(city).await;
+            if city.is_some_and(|city| city.status == CityStatus::Stopping) {
+                // Whole seconds, so that a countdown has something to count.
+                item["waited_sec"] = json!(began.elapsed().as_secs());
+            }
             if item != told {
                 told = item;
                 if self.items.send(told.clone()).await.is_err() {
@@ -39,9 +44,14 @@ impl Waiting {
             if self.is_over(city) || Instant::now() >= deadline {
                 return;
             }
-            // Agents come up without a change of the city's own status.
-            let starting = city.is_some_and(|city| city.status == CityStatus::StartingAgents);
-            let pause = if starting {
+            // Agents come and go without a change of the city's own status.
+            let moving = |city: &CityInfo| {
+                matches!(
+                    city.status,
+                    CityStatus::StartingAgents | CityStatus::Stopping
+                )
+            };
+            let pause = if city.is_some_and(moving) {
                 Instant::now() + PROGRESS_STEP
             } else {
                 deadline
@@ -72,16 +82,17 @@ impl Waiting {
         let mut item = json!(city);
         let has_agents = matches!(
             city.status,
-            CityStatus::StartingAgents | CityStatus::Running
+            CityStatus::StartingAgents | CityStatus::Running | CityStatus::Stopping
         );
         if has_agents && let Ok(view) = self.door.city(&city.path).view().await {
-            add_agents(&mut item, &view);
+            add_agents(&mut item, &view, city.status);
         }
         item
     }
 }
 
-fn add_agents(item: &mut Value, view: &CityView) {
+/// How many there are, and who is awaited: those that start, or those that have not left yet.
+fn add_agents(item: &mut Value, view: &CityView, status: CityStatus) {
     let running = view
         .instances
         .iter()
@@ -90,7 +101,10 @@ fn add_agents(item: &mut Value, view: &CityView) {
     let starting: Vec<_> = view
         .instances
         .iter()
-        .filter(|instance| instance.state == AgentState::Starting)
+        .filter(|instance| match status {
+            CityStatus::Stopping => instance.running,
+            _ => instance.state == AgentState::Starting,
+        })
         .map(|instance| &instance.qualified_name)
         .collect();
     item["agents"] = json!({ "total": view.instances.len(), "running": running });
