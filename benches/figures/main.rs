@@ -8,6 +8,7 @@
 mod adoption;
 mod agent;
 mod commands;
+mod config;
 mod floor;
 mod process;
 mod resident;
@@ -26,6 +27,9 @@ fn main() {
         return agent::run(pipe);
     }
     let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
+    if wanted("config") {
+        config::measure();
+    }
     if wanted("restart") {
         restart::measure();
     }

@@ -78,6 +78,16 @@ impl ConfigFiles {
     }
 }
 
+impl ConfigFiles {
+    /// Looks at all sources of the last load: whether one of them is not what it was. Blocks on
+    /// the file system.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        let last = self.files.lock().last.clone();
+        last.is_some_and(|(sources, _)| sources.changed())
+    }
+}
+
 impl Desired for ConfigFiles {
     fn load(&self) -> PortFuture<'_, Arc<CitySpec>, LoadError> {
         Box::pin(async move {

@@ -306,3 +306,109 @@ proptest! {
         prop_assert_eq!(spec(&root), before);
     }
 }
+
+/// A city with comments, a pack with an agent `p`, and some agents of its own.
+fn with_pack(text: &str, pack: &str) -> (TempDir, PathBuf) {
+    let (dir, root) = city(text);
+    fs::create_dir(root.join("pack")).unwrap();
+    let head = "[pack]\nname = 'pack'\nschema = 1\n[[agent]]\nname = 'p'\nstart_command = 'x'\n";
+    fs::write(root.join("pack/pack.toml"), format!("{head}{pack}")).unwrap();
+    (dir, root)
+}
+
+/// The agents as loaded, each with whether it is held back.
+fn agents(root: &Path) -> Vec<(String, bool, String)> {
+    let city = super::super::load(root).unwrap_or_else(|error| panic!("{error}"));
+    let agents = city.spec.agents.iter();
+    agents
+        .map(|a| (a.name.to_string(), a.suspended, a.fingerprint.hash.clone()))
+        .collect()
+}
+
+fn some_city() -> impl Strategy<Value = String> {
+    const PARTS: [&str; 6] = [
+        "# a comment\n",
+        "\n",
+        "[x]\nmine = { a = [1, 2] } # kept\n",
+        "[[patches.agent]]\nname = 'p'\nnudge = 'n' # patched\n",
+        "[daemon]\nmax_restarts = 3 # three\n",
+        "[[rigs]]\nname = 'r1'\npath = '/' # all\n",
+    ];
+    let agents = prop::collection::vec("[ \t]{0,3}(# [a-zä]{0,9})?", 0..4);
+    let parts = prop::sample::subsequence(PARTS.to_vec(), 0..=PARTS.len());
+    (parts, agents, any::<bool>()).prop_map(|(parts, agents, crlf)| {
+        let mut text = String::from("# head\n[workspace] # here\nincludes = ['pack']\n");
+        for (i, tail) in agents.iter().enumerate() {
+            text.push_str(&format!(
+                "[[agent]]{tail}\nname = 'own{i}'\nstart_command = 'x' {tail}\n"
+            ));
+        }
+        text.extend(parts);
+        match crlf {
+            true => text.replace('\n', "\r\n"),
+            false => text,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_added_table_follows_an_untouched_file_that_loads(text in some_city(), cut in any::<bool>()) {
+        let text = match cut {
+            true => text.trim_end().to_owned(),
+            false => text,
+        };
+        let (_dir, root) = with_pack(&text, "");
+        let before = agents(&root);
+        let pairs = [("name", "new".into()), ("start_command", "sleep \"1\"".into())];
+        prop_assert_eq!(append(&root, "agent", &pairs).unwrap(), Edited::Changed);
+        let after = fs::read_to_string(root.join(FILE)).unwrap();
+        prop_assert!(after.starts_with(&text), "{after}");
+        let now = agents(&root);
+        prop_assert_eq!(&now[..before.len()], &before[..]);
+        prop_assert_eq!((now.len(), now.last().unwrap().0.as_str()), (before.len() + 1, "new"));
+    }
+
+    #[test]
+    fn holding_an_agent_of_a_pack_changes_nothing_else_and_its_undoing_leaves_no_trace(
+        text in some_city(), own in any::<bool>(),
+    ) {
+        let (_dir, root) = with_pack(&text, if own { "suspended = true\n" } else { "" });
+        let before = agents(&root);
+        let hold = |on| set_suspended(&root, &agent("p"), on).unwrap();
+        let read = || fs::read_to_string(root.join(FILE)).unwrap();
+        prop_assert_eq!(hold(!own), Edited::Changed);
+        let now = agents(&root);
+        for (old, new) in before.iter().zip(&now) {
+            prop_assert_eq!(new.1, old.1 != (old.0 == "p"));
+            prop_assert_eq!((&old.0, &old.2), (&new.0, &new.2));
+        }
+        // Every line that was there is there, in its order.
+        let lines = read();
+        let mut lines = lines.lines();
+        prop_assert!(text.lines().all(|line| lines.any(|other| other == line)));
+        prop_assert_eq!(hold(own), Edited::Changed);
+        if !own {
+            prop_assert_eq!(read(), text);
+        }
+        prop_assert_eq!(agents(&root), before);
+    }
+}
+
+#[test]
+fn a_table_that_would_break_the_config_is_not_added() {
+    let (_dir, root) = city("[[agent]]\nname = 'a'\nstart_command = 'x'\n");
+    let before = fs::read_to_string(root.join(FILE)).unwrap();
+    let twice = append(
+        &root,
+        "agent",
+        &[("name", "a".into()), ("start_command", "x".into())],
+    );
+    let Err(EditError::Refused(error)) = twice else {
+        panic!("{twice:?}")
+    };
+    assert_eq!(error.diagnostics[0].code, "duplicate-name");
+    assert_eq!(fs::read_to_string(root.join(FILE)).unwrap(), before);
+}
