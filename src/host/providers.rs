@@ -38,11 +38,19 @@ struct Built {
 }
 
 impl Built {
-    fn exec(&mut self, script: &str, city: &SubprocessConfig) -> Result<Arc<dyn Sessions>, String> {
+    fn exec(
+        &mut self,
+        script: &str,
+        city: &SubprocessConfig,
+        session: &SessionSettings,
+    ) -> Result<Arc<dyn Sessions>, String> {
         if let Some(provider) = self.exec.get(script) {
             return Ok(provider.clone());
         }
-        let provider = Exec::new(ExecConfig::new(script, city.clone()));
+        let mut config = ExecConfig::new(script, city.clone());
+        config.timeout = session.exec_timeout;
+        config.start_timeout = session.exec_start_timeout;
+        let provider = Exec::new(config);
         let provider = provider.map_err(|error| format!("session provider exec:{error}"))?;
         let provider = Arc::new(provider);
         self.exec.insert(script.to_owned(), provider.clone());
@@ -130,7 +138,7 @@ impl Shop {
             "fake" => Ok(built.fake.get_or_insert_with(Arc::default).clone()),
             "fail" => Ok(Arc::new(Fail::default())),
             other => match other.strip_prefix("exec:") {
-                Some(script) => built.exec(script, &self.config),
+                Some(script) => built.exec(script, &self.config, &self.session),
                 None => Err(format!(
                     "there is no session provider {other:?}; available: auto, tmux, subprocess, \
                      exec:<script>, fake, fail"

@@ -249,3 +249,72 @@ fn status_says_what_runs_the_sessions_and_why() {
     let said = place.gc(&city, &["status"]).ok();
     assert!(said.out.contains(&format!("({why})")), "{}", said.out);
 }
+
+#[test]
+fn a_start_is_the_sequence_that_is_configured() {
+    let place = Place::new();
+    let city = place.city(
+        "steps",
+        &format!(
+            "{QUIET}[session]\nprovider = \"subprocess\"\n\
+             [[agent]]\nname = \"w\"\nwork_dir = \"work\"\n\
+             start_command = \"sh agent.sh\"\nprompt_template = \"prompt.md\"\n\
+             pre_start = [\"echo one >steps\", \"echo two $GC_AGENT >>steps\"]\n\
+             session_setup = [\"echo three >>steps\"]\nready_delay_ms = 200\n\
+             nudge = \"hello there\"\noverlay_dir = \"over\"\n\
+             [[agent]]\nname = \"pretends\"\nsession = \"fake\"\nstart_command = \"touch ran\"\n"
+        ),
+    );
+    fs::create_dir(city.join("over")).unwrap();
+    let script = "cat steps; printf '<%s>\\n' \"$1\"; while read -r l; do echo got $l; done\n";
+    fs::write(city.join("over/agent.sh"), script).unwrap();
+    fs::write(city.join("prompt.md"), "be good\n").unwrap();
+    place.gc(&city, &["start"]).ok();
+    let said = eventually("it was told", || {
+        let said = place.gc(&city, &["agent", "logs", "w"]).out;
+        said.contains("got hello there").then_some(said)
+    });
+    assert!(said.starts_with("one\ntwo w\n<[steps] w • "), "{said}");
+    assert!(said.contains("\n\nbe good>\n"), "{said}");
+    let steps = fs::read_to_string(city.join("work/steps")).unwrap();
+    assert_eq!(steps, "one\ntwo w\nthree\n");
+    let status = place.status(&city);
+    let other = &status["instances"][1];
+    assert_eq!(
+        (&other["name"], &other["running"]),
+        (&"pretends".into(), &true.into())
+    );
+    assert!(!city.join("ran").exists(), "it ran");
+    // What its sessions cannot do is said, with what works instead.
+    let error = place
+        .gc(&city, &["agent", "attach", "w", "--json"])
+        .fails(8)
+        .json_error();
+    assert_eq!(error["hint"], "gc agent logs w -f");
+    let said = place.gc(&city, &["agent", "nudge", "w", "and", "you"]).ok();
+    assert_eq!(said.out, "delivered\n");
+}
+
+#[test]
+fn a_city_on_a_script_is_configured_like_any_other() {
+    if lacks(&["jq", "setsid", "pgrep"]) {
+        return;
+    }
+    let place = Place::new();
+    let script = repository().join("docs/exec-provider");
+    let toml = format!(
+        "{QUIET}[session]\nprovider = \"exec:{}\"\n{}",
+        script.display(),
+        "[[agent]]\nname = \"w\"\nstart_command = 'echo up; while read -r l; do echo got $l; done'\n"
+    );
+    let city = place.city("scripted", &toml);
+    place.gc(&city, &["start"]).ok();
+    place.gc(&city, &["agent", "nudge", "w", "hi"]).ok();
+    eventually("it was told", || {
+        let said = place.gc(&city, &["agent", "peek", "w", "--log"]).out;
+        said.contains("got hi").then_some(())
+    });
+    place.gc(&city, &["stop"]).ok();
+    let state = city.join(".gc/runtime/exec");
+    assert_eq!(fs::read_dir(state).unwrap().count(), 0, "nothing is left");
+}

@@ -105,15 +105,10 @@ impl PeekArgs {
         let mut roster = Roster::load(context, Access::Read)?;
         let agent = roster.find(&self.agent)?.clone();
         let name = agent.qualified_name.as_str();
-        match screen(context, &mut roster, &agent, self.lines) {
+        match seen(context, &mut roster, &agent, self.lines, true) {
             Ok(text) => show(context, name, &text),
             Err(error) if self.log && is_without_screen(&error) => {
-                let text = tail_across(
-                    &log_file(&roster.root, &agent.session),
-                    0,
-                    Some(0),
-                    self.lines,
-                )?;
+                let text = printed(context, &mut roster, &agent, self.lines)?;
                 show(context, name, &text)
             }
             Err(error) if error.code == Code::Unsupported => {
@@ -124,12 +119,30 @@ impl PeekArgs {
     }
 }
 
-/// The last lines on the screen of an agent.
-fn screen(
+/// What an agent without a screen printed: as its log says, else as its session does.
+fn printed(
     context: &Context,
     roster: &mut Roster,
     agent: &InstanceView,
     lines: u32,
+) -> CliResult<String> {
+    let log = log_file(&roster.root, &agent.session);
+    if log.exists() {
+        return Ok(tail_across(&log, 0, Some(0), lines)?);
+    }
+    match seen(context, roster, agent, lines, false) {
+        Err(error) if error.code == Code::Conflict => Ok(String::new()), // it never ran
+        text => text,
+    }
+}
+
+/// The last lines on the screen of an agent, or of what it printed.
+fn seen(
+    context: &Context,
+    roster: &mut Roster,
+    agent: &InstanceView,
+    lines: u32,
+    screen: bool,
 ) -> CliResult<String> {
     #[derive(serde::Deserialize)]
     struct Answer {
@@ -139,7 +152,7 @@ fn screen(
     match &mut roster.source {
         Source::Live(client) => {
             let params = json!({
-                "path": roster.root, "agent": name, "lines": lines, "screen": true
+                "path": roster.root, "agent": name, "lines": lines, "screen": screen
             });
             Ok(read::<Answer>(client.call("agent.peek", params)?)?.text)
         }
@@ -147,7 +160,7 @@ fn screen(
             let offline = Offline::open(context, &roster.root)?;
             offline.reach(
                 agent,
-                |session| async move { session.peek(lines, true).await },
+                |session| async move { session.peek(lines, screen).await },
             )
         }
     }
@@ -165,18 +178,18 @@ fn follow_screen(
         true => context.out.document(&json!({"agent": name, "line": line})),
         false => context.out.line(line),
     };
-    let mut seen = screen::Seen::default();
-    for line in seen.begin(first) {
+    let mut shown = screen::Seen::default();
+    for line in shown.begin(first) {
         say(&line)?;
     }
     loop {
         std::thread::sleep(screen::PACE);
-        let text = match screen(context, roster, agent, screen::WINDOW) {
+        let text = match seen(context, roster, agent, screen::WINDOW, true) {
             // Between two runs.
             Err(error) if error.code == Code::Conflict => continue,
             text => text?,
         };
-        for line in seen.news(&text) {
+        for line in shown.news(&text) {
             say(&line)?;
         }
     }
@@ -201,12 +214,16 @@ impl LogsArgs {
         let log = log_file(&roster.root, &session);
         // Where there is a screen, what was printed is above it, and in no file.
         if let Ok(agent) = roster.find(&name).cloned() {
-            match screen(context, &mut roster, &agent, self.lines) {
+            match seen(context, &mut roster, &agent, self.lines, true) {
                 Ok(text) if self.follow => {
                     return follow_screen(context, &mut roster, &agent, &text);
                 }
                 Ok(text) => return show(context, &name, &text),
-                Err(error) if is_without_screen(&error) => {}
+                Err(error) if is_without_screen(&error) && self.follow => {}
+                Err(error) if is_without_screen(&error) => {
+                    let text = printed(context, &mut roster, &agent, self.lines)?;
+                    return show(context, &name, &text);
+                }
                 Err(error) => return Err(error),
             }
         }
