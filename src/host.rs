@@ -88,7 +88,9 @@ impl Opener {
         let own = spec.agents.iter().filter_map(|a| a.launch.session.clone());
         let providers =
             HostProviders::with(config.clone(), loaded.session.clone()).others(own.collect());
+        let providers = Arc::new(providers);
         let sessions = providers.provide(spec.provider.clone()).await;
+        follow_settings(files.loaded(), &providers);
         let journal = open_journal(&city.state_dir())?;
         let ports = CityPorts {
             sessions: sessions.map_err(failed)?,
@@ -98,7 +100,7 @@ impl Opener {
             tokens: Arc::new(RandomTokens),
             shell: Arc::new(ProcessShell::new(config)),
             notes: Arc::new(FileNotes::new(&city)),
-            providers: Arc::new(providers),
+            providers,
             held: Arc::new(lock),
         };
         Ok(Opened { spec, ports })
@@ -137,6 +139,23 @@ impl Opener {
     fn config(&self, root: &Path) -> ConfigFiles {
         ConfigFiles::watch(Loader::new(root).gc_exe(&self.gc_bin))
     }
+}
+
+/// Hands settings that may change at any time to the providers, for as long as both are there.
+fn follow_settings(
+    mut loaded: watch::Receiver<Option<Arc<LoadedCity>>>,
+    providers: &Arc<HostProviders>,
+) {
+    let providers = Arc::downgrade(providers);
+    tokio::spawn(async move {
+        while loaded.changed().await.is_ok() {
+            let session = loaded.borrow().as_ref().map(|city| city.session.clone());
+            let (Some(providers), Some(session)) = (providers.upgrade(), session) else {
+                return;
+            };
+            providers.apply(&session);
+        }
+    });
 }
 
 /// Opens the event log in `dir`.

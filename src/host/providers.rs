@@ -101,16 +101,40 @@ impl HostProviders {
 impl HostProviders {
     /// Agents may run elsewhere than on `base`: another provider was chosen when they started.
     /// They are not started twice, but stay there until they are restarted.
-    async fn left_on(&self, base: &str) -> Option<String> {
-        if base == "tmux" {
-            let noted = self.shop.config.root.join(".gc/runtime/sessions");
-            let mut noted = std::fs::read_dir(noted).ok()?;
-            noted.next()?.ok()?;
-            let listing = self.shop.build("subprocess").ok()?.snapshot().await.ok()?;
-            let live = listing.owned.iter().any(|facts| facts.live);
-            return live.then(|| "subprocess".to_owned());
+    async fn left_on(&self, base: &str) -> Vec<String> {
+        let root = &self.shop.config.root;
+        let mut words = Vec::new();
+        if base != "subprocess" && self.is_left_as_processes().await {
+            words.push("subprocess".to_owned());
         }
-        Tmux::is_left(&self.shop.config.root).then(|| "tmux".to_owned())
+        if base != "tmux" && Tmux::is_left(root) {
+            words.push("tmux".to_owned());
+        }
+        // Of a script that is gone nothing can be learnt.
+        let scripts = Exec::left(root).into_iter().filter(|word| word != base);
+        words.extend(scripts.filter(|word| self.shop.build(word).is_ok()));
+        words
+    }
+
+    async fn is_left_as_processes(&self) -> bool {
+        let noted = self.shop.config.root.join(".gc/runtime/sessions");
+        if std::fs::read_dir(noted).is_ok_and(|mut noted| noted.next().is_none()) {
+            return false;
+        }
+        let Ok(sessions) = self.shop.build("subprocess") else {
+            return false;
+        };
+        let listing = sessions.snapshot().await;
+        listing.is_ok_and(|listing| listing.owned.iter().any(|facts| facts.live))
+    }
+
+    /// Settings that may change while the city runs.
+    pub(super) fn apply(&self, session: &SessionSettings) {
+        let built = self.shop.built.lock();
+        let built = built.unwrap_or_else(PoisonError::into_inner);
+        if let Some(subprocess) = &built.subprocess {
+            subprocess.set_log_bounds(session.log_bytes, session.log_keep);
+        }
     }
 }
 
@@ -162,15 +186,27 @@ impl Shop {
 /// If the system does not say, or tmux cannot be used although agents run there.
 pub(super) fn left(config: SubprocessConfig) -> Result<Arc<dyn Sessions>, String> {
     let failed = |error: std::io::Error| format!("session provider subprocess: {error}");
-    let processes = Subprocess::new(config.clone()).map_err(failed)?;
-    if !Tmux::is_left(&config.root) {
-        return Ok(Arc::new(processes));
+    let processes = Arc::new(Subprocess::new(config.clone()).map_err(failed)?);
+    let mut others: Vec<String> = Exec::left(&config.root).into_iter().collect();
+    let base: Arc<dyn Sessions> = if Tmux::is_left(&config.root) {
+        others.push("subprocess".to_owned());
+        Arc::new(Tmux::new(TmuxConfig::new(config.clone(), tmux::find()?))?)
+    } else {
+        processes.clone()
+    };
+    if others.is_empty() {
+        return Ok(base);
     }
-    let program = tmux::find()?;
-    let tmux = Tmux::new(TmuxConfig::new(config, program))?;
-    let build = Arc::new(move |_: &str| Ok(Arc::new(processes.clone()) as Arc<dyn Sessions>));
-    let others = ["subprocess".to_owned()];
-    let router = Router::new(Arc::new(tmux), String::new(), build, &others)?;
+    let build = move |word: &str| -> Result<Arc<dyn Sessions>, String> {
+        match word.strip_prefix("exec:") {
+            None => Ok(processes.clone()),
+            Some(script) => match Exec::new(ExecConfig::new(script, config.clone())) {
+                Ok(exec) => Ok(Arc::new(exec)),
+                Err(error) => Err(format!("session provider exec:{error}")),
+            },
+        }
+    };
+    let router = Router::new(base, String::new(), Arc::new(build), &others)?;
     Ok(Arc::new(router))
 }
 

@@ -8,10 +8,10 @@ mod events;
 mod record;
 mod start;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -113,6 +113,11 @@ impl Exec {
     /// If there is no such script, or it cannot be run.
     pub fn new(config: ExecConfig) -> io::Result<Self> {
         Self::with_runner_env(config, std::env::vars_os())
+    }
+
+    /// Words of the scripts that sessions of the city at `root` were started by.
+    pub(crate) fn left(root: &Path) -> BTreeSet<String> {
+        record::providers(root)
     }
 
     fn with_runner_env(

@@ -215,6 +215,25 @@ fn floods_and_garbage_disturb_neither_the_supervisor_nor_another_agent() {
 }
 
 #[test]
+fn the_bounds_of_logs_follow_the_config() {
+    let place = Place::new();
+    let toml = |bytes: u64| {
+        format!(
+            "[daemon]\npatrol_interval = \"200ms\"\n[session]\nprovider = \"subprocess\"\n\
+             log_bytes = {bytes}\n[[agent]]\nname = \"w\"\n\
+             start_command = 'while :; do echo 0123456789; sleep 0.02; done'\n"
+        )
+    };
+    let city = place.city("logs", &toml(1 << 20));
+    place.gc(&city, &["start"]).ok();
+    eventually("it prints", || (logged(&city, "w") > 500).then_some(()));
+    let old = city.join(".gc/runtime/logs/w.log.1");
+    assert!(!old.exists());
+    fs::write(city.join("city.toml"), toml(400)).unwrap();
+    eventually("its log is full", || old.exists().then_some(()));
+}
+
+#[test]
 fn another_provider_takes_over_when_the_config_says_so() {
     let place = Place::new();
     let toml = |provider: &str| {
@@ -314,6 +333,19 @@ fn a_city_on_a_script_is_configured_like_any_other() {
         let said = place.gc(&city, &["agent", "peek", "w", "--log"]).out;
         said.contains("got hi").then_some(())
     });
+    // Without a supervisor, it is still there and can be talked to; the next one takes it over.
+    let run = place.instance(&city, "w")["session_id"].clone();
+    kill(place.supervisor_pid(), Signal::KILL);
+    let said = place
+        .gc(&city, &["agent", "nudge", "w", "still", "there?"])
+        .ok();
+    assert_eq!(said.out, "delivered\n");
+    place.gc(&city, &["start"]).ok();
+    let agent = place.instance(&city, "w");
+    assert_eq!(
+        (&agent["session_id"], &agent["running"]),
+        (&run, &true.into())
+    );
     place.gc(&city, &["stop"]).ok();
     let state = city.join(".gc/runtime/exec");
     assert_eq!(fs::read_dir(state).unwrap().count(), 0, "nothing is left");

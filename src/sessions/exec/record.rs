@@ -1,6 +1,6 @@
 //! What is remembered of a session beside the script: which run, since when, its metadata.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,9 @@ use gascity_actors::ports::Note;
 use serde::{Deserialize, Serialize};
 
 use crate::control::files;
+
+/// Where they are, in a city.
+const DIR: &str = ".gc/runtime/sessions";
 
 /// Behind the name of a session; no name holds a dot, so no other file looks like it.
 const SUFFIX: &str = ".exec.json";
@@ -29,6 +32,15 @@ pub(super) struct Record {
     pub(super) meta: BTreeMap<String, String>,
 }
 
+/// The providers of all records in a city.
+pub(super) fn providers(root: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(root.join(DIR)).into_iter().flatten().flatten();
+    let records = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(SUFFIX));
+    let records = records
+        .filter_map(|entry| serde_json::from_slice::<Record>(&fs::read(entry.path()).ok()?).ok());
+    records.map(|record| record.provider).collect()
+}
+
 /// The records of one script in one city.
 #[derive(Debug)]
 pub(super) struct Records {
@@ -41,7 +53,7 @@ pub(super) struct Records {
 impl Records {
     pub(super) fn new(root: &Path, provider: String) -> Self {
         Self {
-            dir: root.join(".gc/runtime/sessions"),
+            dir: root.join(DIR),
             provider,
             changing: Mutex::default(),
         }
