@@ -44,6 +44,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::events::Rotation;
 use gascity_actors::model::CitySpec;
 use gascity_actors::ports::{Diagnostic, LoadError};
 
@@ -74,6 +75,10 @@ pub struct LoadedCity {
     pub rigs: Vec<RigInfo>,
     /// Begins the ids of work that belongs to no rig.
     pub prefix: String,
+    /// When the event log is put away (`[events]`).
+    pub rotation: Rotation,
+    /// The port of the city's own API (`[api]`).
+    pub api_port: Option<u16>,
     /// Problems that did not stop the load: warnings, and errors of single orders.
     pub warnings: Vec<Diagnostic>,
     /// The same for a person, with labelled source lines; empty if there are none.
@@ -225,6 +230,8 @@ impl Loader {
                 session: built.session,
                 rigs: built.rigs,
                 prefix: built.prefix,
+                rotation: built.rotation,
+                api_port: built.api_port,
                 warnings: report.diagnostics,
                 report: report.text,
             }),

@@ -1,7 +1,7 @@
 //! Puts cities together: lock, config, session provider and event log behind the ports of the
 //! tree, and the registry of the machine.
 
-mod api_port;
+mod follow;
 mod providers;
 
 use std::collections::HashMap;
@@ -90,8 +90,10 @@ impl Opener {
             HostProviders::with(config.clone(), loaded.session.clone()).others(own.collect());
         let providers = Arc::new(providers);
         let sessions = providers.provide(spec.provider.clone()).await;
-        follow_settings(files.loaded(), &providers);
-        let journal = open_journal(&city.state_dir())?;
+        follow::sessions(&files, &providers);
+        let log = EventLog::new(city.state_dir()).rotating(loaded.rotation);
+        let journal = journal(log.clone())?;
+        follow::rotation(&files, log);
         let ports = CityPorts {
             sessions: sessions.map_err(failed)?,
             journal,
@@ -141,30 +143,18 @@ impl Opener {
     }
 }
 
-/// Hands settings that may change at any time to the providers, for as long as both are there.
-fn follow_settings(
-    mut loaded: watch::Receiver<Option<Arc<LoadedCity>>>,
-    providers: &Arc<HostProviders>,
-) {
-    let providers = Arc::downgrade(providers);
-    tokio::spawn(async move {
-        while loaded.changed().await.is_ok() {
-            let session = loaded.borrow().as_ref().map(|city| city.session.clone());
-            let (Some(providers), Some(session)) = (providers.upgrade(), session) else {
-                return;
-            };
-            providers.apply(&session);
-        }
-    });
-}
-
 /// Opens the event log in `dir`.
 ///
 /// # Errors
 /// If it cannot be opened.
 pub fn open_journal(dir: &Path) -> Result<Arc<dyn Journal>, OpenError> {
-    let journal = FileJournal::open(EventLog::new(dir))
-        .map_err(|error| failed(format!("event log in {}: {error}", dir.display())))?;
+    journal(EventLog::new(dir))
+}
+
+fn journal(log: EventLog) -> Result<Arc<dyn Journal>, OpenError> {
+    let dir = log.dir().display().to_string();
+    let journal = FileJournal::open(log);
+    let journal = journal.map_err(|error| failed(format!("event log in {dir}: {error}")))?;
     Ok(Arc::new(journal))
 }
 
@@ -264,7 +254,7 @@ impl RegisteredCities {
         let opened = tokio::task::spawn_blocking(open).await;
         let opened = opened.unwrap_or_else(|error| Err(failed(error.to_string())));
         if opened.is_ok() {
-            api_port::warn_if_set(&files);
+            follow::ignored_port(&files);
         }
         let mut broken = lock(&self.broken);
         match &opened {

@@ -308,7 +308,9 @@ pub(super) fn stop_server(
         if item.get("stopping").is_some() {
             let cities = item["cities"].as_array().into_iter().flatten();
             let cities: Vec<&str> = cities.filter_map(Value::as_str).collect();
-            progress.now("stopping", &cities.join(", "));
+            if !cities.is_empty() {
+                progress.now("stopping", &cities.join(", "));
+            }
         } else {
             summary = read(item)?;
         }

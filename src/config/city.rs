@@ -19,6 +19,7 @@ use super::providers::Programs;
 use super::rigs::Rigs;
 use super::sources::Sources;
 use super::tree::Span;
+use crate::events::Rotation;
 use crate::sessions::DEFAULT_PASSTHROUGH;
 
 /// Settings of the session provider, which the supervision tree does not need (`[session]`).
@@ -85,6 +86,8 @@ pub(super) struct Built {
     pub(super) session: SessionSettings,
     pub(super) rigs: Vec<RigInfo>,
     pub(super) prefix: String,
+    pub(super) rotation: Rotation,
+    pub(super) api_port: Option<u16>,
 }
 
 /// Where a city stands and what it is started with.
@@ -109,6 +112,7 @@ pub(super) fn build(
     let section = |name: &str| composed.city.table(name).unwrap_or(&none).clone();
     let (workspace, daemon, session) =
         (section("workspace"), section("daemon"), section("session"));
+    let (rotation, api_port) = (rotation(&section("events")), section("api").count("port"));
 
     let name = city_name(
         &workspace,
@@ -179,8 +183,18 @@ pub(super) fn build(
             .filter_map(|item| rigs.info(item.fields.text("name")?))
             .collect(),
         prefix: rigs.city_prefix().to_owned(),
+        rotation,
+        api_port,
     })
     .filter(|_| !problems.has_errors())
+}
+
+fn rotation(events: &Fields) -> Rotation {
+    let usual = Rotation::default();
+    Rotation {
+        bytes: events.count("rotate_bytes").unwrap_or(usual.bytes),
+        keep: events.count("rotate_keep").unwrap_or(usual.keep),
+    }
 }
 
 /// Sessions are named after their agents.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gascity_actors::model::Event;
 
@@ -18,7 +19,8 @@ const WINDOW: u64 = 64 << 10;
 pub struct EventLog {
     dir: PathBuf,
     path: PathBuf,
-    rotation: Rotation,
+    /// Shared by all clones, since it may change while they are in use.
+    rotation: Arc<Mutex<Rotation>>,
 }
 
 /// Events that were read.
@@ -45,7 +47,7 @@ impl EventLog {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let dir = dir.into();
         let path = dir.join("events.jsonl");
-        let rotation = Rotation::default();
+        let rotation = Arc::default();
         Self {
             dir,
             path,
@@ -55,13 +57,18 @@ impl EventLog {
 
     /// Sets when whoever appends puts the file away.
     #[must_use]
-    pub fn rotating(mut self, rotation: Rotation) -> Self {
-        self.rotation = rotation;
+    pub fn rotating(self, rotation: Rotation) -> Self {
+        self.rotate_at(rotation);
         self
     }
 
+    /// The same for a log that is in use.
+    pub fn rotate_at(&self, rotation: Rotation) {
+        *self.rotation.lock().unwrap_or_else(PoisonError::into_inner) = rotation;
+    }
+
     pub(super) fn rotation(&self) -> Rotation {
-        self.rotation
+        *self.rotation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The directory it is in.

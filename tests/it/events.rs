@@ -164,3 +164,36 @@ fn following_misses_and_repeats_nothing_across_ten_thousand_events_a_restart_and
     follow.kill().unwrap();
     follow.wait().unwrap();
 }
+
+#[test]
+fn a_city_puts_its_log_away_as_its_config_says_also_after_an_edit() {
+    let place = Place::new();
+    let small = "[events]\nrotate_bytes = 1000\nrotate_keep = 2\n";
+    let city = place.city("town", &format!("{QUIET}{}", sleeper("a")));
+    place.gc(&city, &["start"]).ok();
+    for _ in 0..10 {
+        place.gc(&city, &["agent", "restart", "a"]).ok();
+    }
+    assert!(!city.join(".gc/events.jsonl.1").exists());
+    let toml = format!("{QUIET}{small}{}", sleeper("a"));
+    fs::write(city.join("city.toml"), toml).unwrap();
+    place.gc(&city, &["reload"]).ok();
+    for _ in 0..10 {
+        place.gc(&city, &["agent", "restart", "a"]).ok();
+    }
+    assert!(city.join(".gc/events.jsonl.2").exists());
+    assert!(!city.join(".gc/events.jsonl.3").exists());
+    let all = place.gc(&city, &["events", "--json", "-n", "10"]).ok().out;
+    let seqs: Vec<u64> = all
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["seq"]
+                .as_u64()
+                .unwrap()
+        })
+        .collect();
+    assert!(
+        seqs.len() == 10 && seqs.windows(2).all(|two| two[1] == two[0] + 1),
+        "{seqs:?}"
+    );
+}

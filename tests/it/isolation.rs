@@ -191,6 +191,27 @@ fn a_new_name_waits_until_it_is_asked_for_and_restarts_that_city_only() {
     assert!(events(&city).last().unwrap()["seq"].as_u64().unwrap() > head);
 }
 
+// S15
+#[test]
+fn a_port_of_a_supervised_city_is_ignored_with_one_warning_for_each_value() {
+    let place = Place::new();
+    let with_port = |port: u16| format!("{QUIET}[api]\nport = {port}\n{}", sleeper("a"));
+    let city = place.city("town", &with_port(9443));
+    place.gc(&city, &["start"]).ok();
+    let warning = |port: u16| {
+        let text =
+            format!("city 'town' has [api] port={port} which is ignored under supervisor mode");
+        let log = fs::read_to_string(place.home().join("supervisor.log")).unwrap();
+        log.matches(&text).count()
+    };
+    assert_eq!(warning(9443), 1);
+    place.gc(&city, &["reload"]).ok();
+    assert_eq!(warning(9443), 1, "once for each value");
+    fs::write(city.join("city.toml"), with_port(9444)).unwrap();
+    eventually("the other value", || (warning(9444) == 1).then_some(()));
+    assert_eq!(warning(9443), 1);
+}
+
 #[test]
 fn a_city_whose_directory_is_gone_is_shown_so_at_once() {
     let place = Place::new();
