@@ -14,6 +14,7 @@ mod process;
 mod resident;
 mod restart;
 mod start;
+mod tmux;
 mod workers;
 
 fn main() {
@@ -38,6 +39,9 @@ fn main() {
     }
     if wanted("adoption") {
         adoption::measure();
+    }
+    if wanted("tmux") {
+        tmux::measure();
     }
     if wanted("workers") {
         workers::measure();

@@ -5,6 +5,9 @@
 //! asked whether it still lives, because the death of the server itself ends all panes. Sessions
 //! outlive the supervisor: the next one finds them by their marks.
 
+mod acts;
+mod connection;
+mod hint;
 mod line;
 mod link;
 mod listing;
@@ -20,8 +23,6 @@ mod version;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -32,36 +33,22 @@ use std::time::Duration;
 use gascity_actors::model::{RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
     AttachPlan, Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvents, Sessions, StartSpec, Started, Stopped, check_note,
+    SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
-use tokio::time::{sleep, timeout};
 
-use line::{Line, encode};
+use hint::TmuxFile;
+use line::Line;
 use link::Lost;
 use run::{Run, Watched};
-use server::{ConnectError, Connector, KEEPER, Server};
+use server::{Connector, Server};
 use version::Version;
 
-use super::output;
 use super::prepare::Preparer;
 use super::processes::census::Census;
-use super::processes::{Led as _, Mark, Subscribers, has_fired, lock, programs, sweep};
+use super::processes::{Led as _, Mark, Subscribers, lock};
 use super::subprocess::SubprocessConfig;
 
 pub(crate) use program::{find, usable};
-
-/// When a lost connection is made anew.
-const RETRIES: [Duration; 3] = [
-    Duration::ZERO,
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-];
-
-/// How long the report of an end may take once every process is gone.
-const END_WAIT: Duration = Duration::from_secs(2);
-
-/// No more of a screen is given.
-const PEEK_LIMIT: usize = 1 << 20;
 
 /// Settings of [`Tmux`].
 #[derive(Debug, Clone)]
@@ -153,38 +140,6 @@ fn lost(lost: Lost) -> SessionError {
     }
 }
 
-/// Remembers where a city's server listens, for processes that do not know its name.
-#[derive(Debug)]
-struct TmuxFile(PathBuf);
-
-impl TmuxFile {
-    fn of(root: &Path) -> Self {
-        Self(root.join(".gc/runtime/tmux"))
-    }
-
-    fn read(&self) -> Option<PathBuf> {
-        let text = fs::read_to_string(&self.0).ok()?;
-        Some(PathBuf::from(text.trim_end_matches('\n')))
-    }
-
-    /// A hint only: without it the server is found by its name.
-    fn write(&self, socket: &Path) {
-        if self.read().as_deref() == Some(socket) {
-            return;
-        }
-        let text = format!("{}\n", socket.display());
-        let dir = self.0.parent().unwrap_or(Path::new("/"));
-        let written = fs::create_dir_all(dir).and_then(|()| fs::write(&self.0, text));
-        if let Err(error) = written {
-            tracing::warn!(%error, "failed to note where tmux listens");
-        }
-    }
-
-    fn remove(&self) {
-        let _ = fs::remove_file(&self.0); // there may be none
-    }
-}
-
 impl Tmux {
     /// A provider for one city. Proves that the program can be used; a server is started with the
     /// first session. Blocks for as long as `tmux -V` takes.
@@ -257,78 +212,6 @@ impl Inner {
         Ok(run)
     }
 
-    /// The city's server. [`SessionError::NotFound`] if there is none.
-    async fn server(&self) -> Result<Arc<Server>, SessionError> {
-        self.connected(false).await
-    }
-
-    /// The city's server. Connects if need be, and takes in what runs there.
-    async fn connected(&self, start: bool) -> Result<Arc<Server>, SessionError> {
-        let mut held = self.server.lock().await;
-        if let Some(server) = held.as_ref().filter(|server| !server.link.is_lost()) {
-            return Ok(server.clone());
-        }
-        if self.closed.load(Ordering::Acquire) {
-            return Err(backend("the provider is closed"));
-        }
-        // One that lives must not be taken for gone because somebody removed its socket.
-        let lost = held.as_ref().filter(|server| !has_fired(&server.pidfd));
-        if let Some(lost) = lost {
-            lost.check_socket().await;
-        }
-        let server = match self.connector.connect(start && lost.is_none()).await {
-            Ok(server) => Arc::new(server),
-            Err(ConnectError::NoServer) if lost.is_some_and(|s| !has_fired(&s.pidfd)) => {
-                return Err(backend("the tmux server cannot be reached"));
-            }
-            Err(ConnectError::NoServer) => return Err(SessionError::NotFound),
-            Err(ConnectError::Failed(why)) => return Err(SessionError::Backend(why)),
-        };
-        let me = self.me.upgrade();
-        let me = me.ok_or_else(|| backend("the provider is gone"))?;
-        me.resync(&server).await?;
-        *held = Some(server.clone());
-        drop(held);
-        {
-            let mut known = lock(&self.servers);
-            known.retain(|_, pidfd| !has_fired(pidfd));
-            known.insert(server.pid, server.pidfd.clone());
-        }
-        me.end_outlived(Some(&server));
-        tokio::spawn(reconnect(self.me.clone(), server.clone()));
-        Ok(server)
-    }
-
-    /// The connection to the server of that process id, if it is in use.
-    async fn connection(&self, server: i32) -> Option<Arc<Server>> {
-        let held = self.server.lock().await.clone();
-        held.filter(|held| held.pid == server && !held.link.is_lost())
-    }
-
-    /// Whether a server has died, or does so within this time.
-    async fn dies(&self, server: i32, limit: Duration) -> bool {
-        let pidfd = lock(&self.servers).get(&server).cloned();
-        match pidfd {
-            Some(pidfd) => timeout(limit, server::gone(pidfd)).await.is_ok(),
-            None => true, // it was forgotten because it was dead
-        }
-    }
-
-    /// Runs whose server has died are over, also those that did not die with it.
-    fn end_outlived(self: &Arc<Self>, server: Option<&Server>) {
-        let server = server.map(|server| server.pid);
-        let slots: Vec<Arc<Slot>> = lock(&self.slots).values().cloned().collect();
-        let runs = slots.iter().filter_map(|slot| slot.run());
-        for run in runs.filter(|run| Some(run.seat.server) != server && run.is_live()) {
-            let (mark, census) = (self.mark.clone(), self.census.clone());
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = sweep::end_all(&mark, &census, &*run) {
-                    tracing::warn!(session = %run.name, %error, "outlived its tmux server");
-                }
-            });
-        }
-    }
-
     /// The run of a session, also one that another process has started meanwhile.
     async fn seen(self: &Arc<Self>, name: &SessionName) -> Result<Arc<Run>, SessionError> {
         let server = self.server().await?;
@@ -364,191 +247,10 @@ impl Inner {
         Ok((run, server))
     }
 
-    async fn stop(
-        self: &Arc<Self>,
-        name: &SessionName,
-        fence: &Fence,
-    ) -> Result<Stopped, SessionError> {
-        match self.seen(name).await {
-            Err(SessionError::NotFound) => return Ok(Stopped::Absent),
-            run => drop(run?),
-        }
-        let slot = self.slot(name);
-        let stopped = {
-            let _gate = slot.gate.lock().await;
-            match slot.run() {
-                Some(run) => self.stop_run(&slot, &run, fence).await,
-                None => Ok(Stopped::Absent),
-            }
-        };
-        drop(slot);
-        self.forget(name);
-        stopped
-    }
-
-    async fn stop_run(
-        self: &Arc<Self>,
-        slot: &Slot,
-        run: &Arc<Run>,
-        fence: &Fence,
-    ) -> Result<Stopped, SessionError> {
-        check(fence, run)?;
-        let swept = self.sweep(slot, run).await?;
-        let reported = timeout(END_WAIT, run.ended()).await;
-        reported.map_err(|_| SessionError::Timeout)?;
-        let server = self.server().await?;
-        if server.pid == run.seat.server {
-            let line = Line::new(["kill-session", "-t", &run.seat.session]);
-            server.link.ask(line).await.map_err(lost)?; // it may be gone already
-        }
-        *lock(&slot.held) = None;
-        Ok(if swept.forced {
-            Stopped::Forced
-        } else {
-            Stopped::Clean
-        })
-    }
-
-    /// Ends every process of a run.
-    async fn sweep(&self, _: &Slot, run: &Arc<Run>) -> Result<sweep::Swept, SessionError> {
-        run.stopping.store(true, Ordering::Release);
-        let (mark, census, swept) = (self.mark.clone(), self.census.clone(), run.clone());
-        let work = move || {
-            let done = sweep::end_all(&mark, &census, &*swept);
-            swept.stopping.store(false, Ordering::Release);
-            done
-        };
-        let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(backend)?.map_err(backend)
-    }
-
-    async fn process_alive(
-        self: &Arc<Self>,
-        name: &SessionName,
-        names: Vec<String>,
-    ) -> Result<bool, SessionError> {
-        let run = match self.seen(name).await {
-            Err(SessionError::NotFound) => return Ok(false),
-            run => run?,
-        };
-        if names.is_empty() {
-            return Ok(run.is_live());
-        }
-        let (mark, census) = (self.mark.clone(), self.census.clone());
-        let look = move || programs::any_alive(&mark, &census, &*run, &names);
-        let done: Result<io::Result<bool>, _> = tokio::task::spawn_blocking(look).await;
-        done.map_err(backend)?.map_err(backend)
-    }
-
-    async fn peek(
-        self: &Arc<Self>,
-        name: &SessionName,
-        lines: u32,
-    ) -> Result<String, SessionError> {
-        let (run, server) = self.seated(name).await?;
-        screen(&server, &run.seat.pane, lines).await
-    }
-
-    async fn set_note(
-        self: &Arc<Self>,
-        name: &SessionName,
-        fence: &Fence,
-        note: Note,
-        value: Option<String>,
-    ) -> Result<(), SessionError> {
-        let (run, server) = self.seated(name).await?;
-        check(fence, &run)?;
-        check_note(value.as_deref())?;
-        let option = listing::option(note.key());
-        let target = run.seat.session.as_str();
-        let line = match &value {
-            Some(value) => Line::new(["set-option", "-t", target, &option, &encode(value)]),
-            None => Line::new(["set-option", "-u", "-t", target, &option]),
-        };
-        let blocks = server.link.ask(line).await.map_err(lost)?;
-        if blocks.iter().any(|block| !block.ok) {
-            return Err(SessionError::NotFound);
-        }
-        if !listing::is_changing(note) {
-            let mut notes = lock(&run.notes);
-            match value {
-                Some(value) => drop(notes.insert(note, value)),
-                None => drop(notes.remove(&note)),
-            }
-        }
-        Ok(())
-    }
-
-    async fn interrupt(
-        self: &Arc<Self>,
-        name: &SessionName,
-        fence: &Fence,
-    ) -> Result<bool, SessionError> {
-        let (run, server) = match self.seated(name).await {
-            Err(SessionError::NotFound) => return Ok(false),
-            found => found?,
-        };
-        check(fence, &run)?;
-        if !run.is_live() {
-            return Ok(false);
-        }
-        let pane = run.seat.pane.as_str();
-        let line = leave_copy_mode(pane).and(["send-keys", "-t", pane, "C-c"]);
-        let blocks = server.link.ask(line).await.map_err(lost)?;
-        Ok(blocks.iter().all(|block| block.ok))
-    }
-
-    /// Nothing of the city is left: ends the server, unless somebody else uses it too.
-    async fn retire(self: &Arc<Self>) -> Result<(), SessionError> {
-        let server = match self.server().await {
-            Err(SessionError::NotFound) => return Ok(()),
-            server => server?,
-        };
-        let line = Line::new(["list-sessions", "-F", "#{session_name}"]);
-        let blocks = server.link.ask(line).await.map_err(lost)?;
-        let mut names = blocks.iter().flat_map(|block| &block.lines);
-        if names.all(|name| name == KEEPER.as_bytes()) {
-            *self.server.lock().await = None;
-            server.end().await;
-            self.connector.hint().remove();
-        }
-        Ok(())
-    }
-
     /// What agents and users call the server.
     fn socket_name(&self, server: &Server) -> OsString {
         server.socket.file_name().unwrap_or_default().to_owned()
     }
-}
-
-/// The last lines above and on a screen.
-async fn screen(server: &Server, pane: &str, lines: u32) -> Result<String, SessionError> {
-    let from = match lines {
-        0 => "-".to_owned(),
-        lines => format!("-{lines}"),
-    };
-    let line = Line::new(["capture-pane", "-p", "-J", "-t", pane, "-S", &from]);
-    let mut blocks = server.link.ask(line).await.map_err(lost)?;
-    let Some(block) = blocks.pop().filter(|block| block.ok) else {
-        return Err(SessionError::NotFound);
-    };
-    let mut text = Vec::new();
-    for line in &block.lines {
-        text.extend_from_slice(line.trim_ascii_end());
-        text.push(b'\n');
-    }
-    let text = output::last_lines(&output::clean(&text), lines);
-    let mut from = text.len().saturating_sub(PEEK_LIMIT);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    Ok(text[from..].to_owned())
-}
-
-/// A pane in which somebody scrolls takes keys for commands.
-fn leave_copy_mode(pane: &str) -> Line {
-    let cancel = format!("send-keys -t {pane} -X cancel");
-    Line::new(["if-shell", "-F", "-t", pane, "#{pane_in_mode}", &cancel])
 }
 
 /// A run may be touched if the fence lets it.
@@ -556,41 +258,6 @@ fn check(fence: &Fence, run: &Run) -> Result<(), SessionError> {
     match fence {
         Fence::Token(token) if *token != run.token => Err(SessionError::Fenced),
         Fence::Token(_) | Fence::Any => Ok(()),
-    }
-}
-
-/// Connects anew when a connection is lost, as long as anybody cares. Boxed, because a new
-/// connection is looked after in the same way.
-fn reconnect(
-    inner: Weak<Inner>,
-    server: Arc<Server>,
-) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(reconnected(inner, server))
-}
-
-async fn reconnected(inner: Weak<Inner>, server: Arc<Server>) {
-    let why = server.link.lost().await;
-    for delay in RETRIES {
-        sleep(delay).await;
-        let Some(inner) = inner.upgrade() else {
-            return;
-        };
-        let held = inner.server.lock().await.clone();
-        if !held.is_some_and(|held| Arc::ptr_eq(&held, &server)) {
-            return; // retired, or somebody was quicker
-        }
-        match inner.server().await {
-            Ok(_) => {
-                tracing::warn!(%why, "connected to tmux again");
-                return;
-            }
-            Err(SessionError::NotFound) => {
-                tracing::warn!(%why, "the tmux server has died");
-                inner.end_outlived(None);
-                return;
-            }
-            Err(error) => tracing::warn!(%why, %error, "failed to connect to tmux again"),
-        }
     }
 }
 

@@ -254,6 +254,7 @@ impl CityState {
 
     /// The run is up. Told once, whichever news of it arrives first.
     pub(super) fn announce(&mut self, agent: &AgentName, pid: Option<u32>) {
+        let now = self.now();
         let Some(entry) = self.slots.get_mut(agent) else {
             return;
         };
@@ -265,6 +266,7 @@ impl CityState {
             return;
         };
         run.pid = pid.or(run.pid);
+        run.up = now;
         run.announced = true;
         self.args.ports.journal.append(events::started(slot));
         if !slot.spec.live.is_empty() {

@@ -243,7 +243,7 @@ fn closer_look(
     facts: Option<&Facts>,
     observed: Observed<'_>,
 ) -> Option<Action> {
-    if run.started >= observed.as_of {
+    if run.up >= observed.as_of {
         return None;
     }
     match facts {

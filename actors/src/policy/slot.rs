@@ -70,6 +70,9 @@ pub struct Run {
     pub token: RunToken,
     /// When it began, or the attempt.
     pub started: Instant,
+    /// When its start was done; the beginning for an adopted run. A listing asked for before may
+    /// not show it.
+    pub up: Instant,
     /// Process id of the leader.
     pub pid: Option<u32>,
     /// What it was started with; `None` for an adopted run that carries no hash.
@@ -107,6 +110,7 @@ impl Run {
         Self {
             token,
             started,
+            up: started,
             pid: None,
             fingerprint: None,
             live_hash: None,

@@ -219,8 +219,12 @@ impl Inner {
                     listed.push(run.name.clone());
                 }
                 None if row.name == KEEPER => {}
-                // One of ours that is just being started or stopped.
-                None if row.token().is_some() => {}
+                // One of ours that is just being started.
+                None if row.token().is_some() => {
+                    listing
+                        .owned
+                        .extend(found(row, server.pid).map(|run| row.facts(&run)));
+                }
                 None => listing.foreign.push(row.name.clone()),
             }
         }

@@ -7,11 +7,12 @@ use gascity_actors::model::SessionName;
 use gascity_actors::ports::{Delivery, Fence, SessionError, nudge_text};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::acts::{leave_copy_mode, screen};
 use super::line::Line;
 use super::parser::Block;
 use super::run::Run;
 use super::server::Server;
-use super::{Inner, backend, check, leave_copy_mode, lost, screen};
+use super::{Inner, backend, check, lost};
 use crate::control::lock::{Lock, take_turn};
 use crate::sessions::processes::Led as _;
 

@@ -16,10 +16,11 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
+use super::TmuxConfig;
+use super::hint::TmuxFile;
 use super::line::{Line, encode};
 use super::link::{ANSWER_LIMIT, Link};
 use super::version::Version;
-use super::{TmuxConfig, TmuxFile};
 use crate::sessions::environment::Environment;
 use crate::sessions::sys;
 

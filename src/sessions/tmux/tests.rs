@@ -1,13 +1,16 @@
 //! With a real tmux, each test on a server of its own.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::Instant;
 
 use gascity_actors::model::{AgentName, CityName, Command, ExitStatus, Launch};
 use gascity_actors::ports::{SessionEvent, SessionEventKind};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
+use tokio::time::sleep;
 
+use super::server::KEEPER;
 use super::*;
 
 /// Upper bound against hanging; no test waits for it.

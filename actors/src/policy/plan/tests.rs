@@ -333,6 +333,27 @@ fn a_run_is_looked_at_closer_when_a_newer_listing_misses_it() {
 }
 
 #[test]
+fn a_listing_asked_for_while_the_run_was_starting_proves_nothing() {
+    let started = up(agent("a"), |run| run.up = later());
+    let nothing = listing(vec![]);
+    let observed = Observed {
+        listing: &nothing,
+        as_of: later() - MINUTE,
+        zombies: &HashSet::new(),
+    };
+    assert!(
+        started
+            .run
+            .as_ref()
+            .is_some_and(|run| run.started < observed.as_of)
+    );
+    assert_eq!(
+        plan(&[started], Some(observed), &Daemon::default(), later()),
+        []
+    );
+}
+
+#[test]
 fn a_session_without_its_programs_is_a_zombie() {
     let slots = [slot(agent("a"), Phase::Running)];
     let zombies = HashSet::from([slots[0].spec.session.clone()]);
