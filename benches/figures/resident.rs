@@ -34,7 +34,7 @@ pub(crate) fn measure() {
 }
 
 fn write_city(root: &Path, agents: usize) {
-    let mut toml = "[workspace]\nname = \"bench\"\n[daemon]\npatrol_interval = \"1h\"\nshutdown_timeout = \"0s\"\n".to_owned();
+    let mut toml = "[workspace]\nname = \"bench\"\n[daemon]\npatrol_interval = \"1h\"\nshutdown_timeout = \"0s\"\n[session]\nprovider = \"subprocess\"\n".to_owned();
     for i in 0..agents {
         writeln!(
             toml,
