@@ -10,7 +10,7 @@ use super::discover::Access;
 use super::error::{CliError, CliResult, Code};
 use super::output::Mark;
 use super::values::{count, table};
-use crate::config::packs::fetch::{self, FetchError, Fetched, Listed, Wanted};
+use crate::config::packs::fetch::{self, FetchError, Fetched, Listed, PackState, Wanted};
 
 /// How long one `git` may take.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -104,29 +104,32 @@ fn list(context: &Context) -> CliResult<u8> {
         return Ok(0);
     }
     let row = |pack: &Listed| {
-        let state = match (&pack.commit, pack.here) {
-            (None, _) => "not pinned",
-            (Some(_), true) => "locked",
-            (Some(_), false) => "missing",
+        let reference = match pack.reference.as_str() {
+            "" => "HEAD",
+            reference => reference,
         };
         let commit = pack.commit.as_deref().map_or("-", short);
-        vec![
-            pack.name.clone(),
-            pack.source.clone(),
-            commit.to_owned(),
-            state.to_owned(),
+        [
+            &pack.name,
+            &pack.source,
+            reference,
+            commit,
+            pack.state.as_str(),
         ]
+        .map(str::to_owned)
+        .to_vec()
     };
     let rows: Vec<Vec<String>> = packs.iter().map(row).collect();
-    context
-        .out
-        .line(table(&["NAME", "SOURCE", "COMMIT", "STATE"], &rows))?;
-    let missing = packs.iter().filter(|pack| !pack.here).count();
+    let header = ["NAME", "SOURCE", "REF", "COMMIT", "STATE"];
+    context.out.line(table(&header, &rows))?;
+    let gone = [PackState::Missing, PackState::Unpinned];
+    let missing = packs
+        .iter()
+        .filter(|pack| gone.contains(&pack.state))
+        .count();
     if missing > 0 {
-        context.out.note(format!(
-            "{} not here: gc pack fetch",
-            count(missing, "pack")
-        ));
+        let text = format!("{} not here: gc pack fetch", count(missing, "pack"));
+        context.out.note(text);
     }
     Ok(0)
 }

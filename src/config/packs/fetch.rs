@@ -55,12 +55,43 @@ pub struct Fetched {
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// Its address, with directory and ref.
+    /// Its address, with its directory.
     pub source: String,
+    /// Branch, tag or commit that is asked for.
+    #[serde(rename = "ref")]
+    pub reference: String,
     /// The commit it is pinned to, if it is.
     pub commit: Option<String>,
-    /// It is fetched.
-    pub here: bool,
+    /// How its checkout is.
+    pub state: PackState,
+}
+
+/// How the checkout of a remote pack is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PackState {
+    /// Here, as it was fetched.
+    Locked,
+    /// Pinned and not here.
+    Missing,
+    /// Here, and changed since.
+    Altered,
+    /// Not pinned yet.
+    Unpinned,
+}
+
+impl PackState {
+    /// The state as a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Locked => "locked",
+            Self::Missing => "missing",
+            Self::Altered => "altered",
+            Self::Unpinned => "not pinned",
+        }
+    }
 }
 
 /// Why packs could not be fetched.
@@ -112,12 +143,20 @@ pub fn list(root: &Path) -> Result<Vec<Listed>, FetchError> {
         .into_iter()
         .map(|remote| {
             let locked = lock.find(&remote);
-            let here = locked.is_some_and(|locked| locked.checkout(&cache).is_dir());
+            let state = match locked.map(|locked| (locked, locked.checkout(&cache))) {
+                None => PackState::Unpinned,
+                Some((_, dir)) if !dir.is_dir() => PackState::Missing,
+                Some((locked, dir)) => match tree_hash(&dir) {
+                    Ok(hash) if format!("sha256:{hash}") == locked.hash => PackState::Locked,
+                    _ => PackState::Altered,
+                },
+            };
             Listed {
                 name: remote.name.clone(),
-                source: remote.to_string(),
+                source: remote.address(),
+                reference: remote.reference.clone(),
                 commit: locked.map(|locked| locked.commit.clone()),
-                here,
+                state,
             }
         })
         .collect())

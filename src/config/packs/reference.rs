@@ -29,12 +29,19 @@ pub(in crate::config) struct Remote {
     pub(in crate::config) path: String,
 }
 
+impl Remote {
+    /// Repository and directory.
+    pub(super) fn address(&self) -> String {
+        match self.path.as_str() {
+            "" => self.source.clone(),
+            path => format!("{}//{path}", self.source),
+        }
+    }
+}
+
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.source)?;
-        if !self.path.is_empty() {
-            write!(f, "//{}", self.path)?;
-        }
+        f.write_str(&self.address())?;
         if !self.reference.is_empty() {
             write!(f, "#{}", self.reference)?;
         }

@@ -1,6 +1,6 @@
 //! Packs: local ones, remote ones with a lock, and what may be wrong with them.
 
-use super::super::packs::fetch::{FetchError, Wanted, fetch, list};
+use super::super::packs::fetch::{FetchError, PackState, Wanted, fetch, list};
 use super::layers::{errors, files, told, write};
 use super::*;
 
@@ -314,7 +314,7 @@ fn a_remote_pack_is_fetched_on_request_and_pinned() {
         load(&root).expect("valid").spec.agents[0].launch.nudge,
         "new"
     );
-    assert!(list(&root).expect("listed")[0].here);
+    assert_eq!(list(&root).expect("listed")[0].state, PackState::Locked);
     let unknown = fetch(&root, &Wanted::Newest(Some("other".into())), LIMIT);
     assert!(matches!(unknown, Err(FetchError::Unknown(_))));
 }
@@ -335,6 +335,7 @@ fn a_checkout_that_somebody_edited_is_refused() {
     let file = checkout.expect("a checkout").join("packs/base/pack.toml");
     write(&file, &pack("base", &worker("nudge = 'evil'\n")));
     assert_eq!(errors(&root)[0].code, "pack-hash");
+    assert_eq!(list(&root).expect("listed")[0].state, PackState::Altered);
 }
 
 #[test]
