@@ -55,7 +55,7 @@ const TOP: &[Key] = &[
     key("patches", Kind::Table(&PATCHES), "", Reload::Hot, "Changes to what is defined elsewhere"),
     key("formulas", Kind::Table(&FORMULAS), "", Reload::Hot, "Formulas"),
     key("beads", Kind::Table(&BEADS), "", Reload::Refused, "The work store").later(),
-    key("events", Kind::Table(&EVENTS), "", Reload::Hot, "The event log").later(),
+    key("events", Kind::Table(&EVENTS), "", Reload::Hot, "The event log"),
     key("mail", Kind::Table(&MAIL), "", Reload::Hot, "Mail").later(),
     key("escalation", Kind::Table(&ESCALATION), "", Reload::Hot, "Who is told when nothing helps").later(),
     key("orders", Kind::Table(&ORDERS), "", Reload::Hot, "Defaults and changes of orders").later(),
@@ -189,7 +189,7 @@ const BEADS: Section = Section::new(
 const EVENTS: Section = Section::new(
     "[events]",
     &[
-        key("provider", EVENT_PROVIDER, "\"file\"", Reload::Refused, "What keeps the events"),
+        key("provider", EVENT_PROVIDER, "\"file\"", Reload::Refused, "What keeps the events").later(),
         key("rotate_bytes", Kind::Count(1, MOST), "67108864", Reload::Hot, "Size at which the log is rotated"),
         key("rotate_keep", Kind::Count(0, ANY), "5", Reload::Hot, "Rotated logs that are kept"),
     ],
