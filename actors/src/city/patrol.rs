@@ -159,7 +159,9 @@ impl CityState {
             return;
         }
         match plan_running(slot, &self.args.spec.daemon, now) {
-            // An ack may have come since the last listing: look again.
+            // An ack may have come since the last listing: look again. Unless the Worker does: then
+            // a listing would only say the same again.
+            Some(Action::Undrain(_)) if slot.run.as_ref().is_some_and(|run| run.suspect) => {}
             Some(Action::Undrain(_)) => self.me.send(CityMsg::Tick(Trigger::Poke)),
             // So may activity; but idleness is for ticks, and the Tracker asks for them in time.
             Some(Action::Stop(_, StopReason::Idle)) => {}

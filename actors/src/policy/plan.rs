@@ -97,8 +97,6 @@ pub fn plan<S: Borrow<Slot>>(
 #[must_use]
 pub fn plan_running(slot: &Slot, daemon: &Daemon, now: Instant) -> Option<Action> {
     match (&slot.phase, &slot.run) {
-        // Its Worker looks closer. Until that is done, a listing would only say the same again.
-        (Phase::Running, Some(run)) if run.suspect => None,
         (Phase::Running, Some(run)) if leaves_pool(slot) && run.drain.is_none() && !run.acked => {
             Some(Action::Drain(0, DrainReason::PoolExcess))
         }
