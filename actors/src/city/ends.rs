@@ -42,9 +42,7 @@ impl CityState {
         entry.alarm = None;
         let before = entry.slot.clone();
         let cleared = matches!(end.how, EndKind::Stopped { .. });
-        if !matches!(end.how, EndKind::StartFailed(_)) {
-            self.ended.insert(end.token.clone(), now);
-        }
+        self.ended.insert(end.token.clone(), now); // a failed start may leave remains, too
         let end = classify(&before, end);
         let verdict = supervise(&mut entry.slot, &end, daemon, now);
         let wanted = entry.slot.want == Want::Yes;

@@ -265,12 +265,11 @@ impl CityState {
 
     /// A session that no slot knows: adopted, unless its end was told before its slot went.
     async fn take_over(&mut self, facts: &Facts) {
-        if !self.ended.contains_key(&facts.token) {
-            self.adopt(facts).await;
-            self.refresh();
-        } else if !facts.live {
-            self.bury(facts.session.clone(), facts.token.clone());
+        if self.ended.contains_key(&facts.token) {
+            return self.bury(facts.session.clone(), facts.token.clone());
         }
+        self.adopt(facts).await;
+        self.refresh();
     }
 
     /// The listing does not show the run as it should be; its Worker finds out.
