@@ -237,13 +237,10 @@ impl Make<'_, '_> {
             defaults.root.to_owned(),
         ];
         let others = defaults.composed.scope_of(self.entry).into_iter().rev();
-        let mut shared: Vec<PathBuf> = Vec::new();
-        for dir in nearest.chain(declared).chain(others.filter_map(pack)) {
-            let dir = dir.join("prompts/shared");
-            if !shared.contains(&dir) {
-                shared.push(dir);
-            }
-        }
+        let others = others.filter(|index| Some(*index) != self.entry.pack);
+        // A directory named twice is looked into twice: cheaper than to compare all for each agent.
+        let dirs = nearest.chain(declared).chain(others.filter_map(pack));
+        let shared: Vec<PathBuf> = dirs.map(|dir| dir.join("prompts/shared")).collect();
         let request = prompts::Request {
             file,
             fragments: fragments.collect(),

@@ -1,0 +1,310 @@
+//! The port itself: what agents do is what was scripted.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{Behaviour, Held, MemorySessions, World};
+use crate::mailbox::lock;
+use crate::memory::MemoryClock;
+use crate::model::{ExitStatus, FailureClass, RunToken, SessionName, StartFailure};
+use crate::ports::{
+    Caps, Clock, Delivery, Facts, Fence, Listing, Liveness, Note, PortFuture, SessionError,
+    SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
+};
+
+/// Ends a run after a delay, for scripted exits and reactions to interrupts.
+fn end_later(world: Arc<Mutex<World>>, token: RunToken, delay: Duration, status: ExitStatus) {
+    tokio::spawn(async move {
+        tokio::time::sleep(delay).await;
+        lock(&world).end(&token, status);
+    });
+}
+
+/// One start, as scripted.
+async fn begin(
+    world: Arc<Mutex<World>>,
+    clock: Arc<MemoryClock>,
+    token: RunToken,
+    spec: Arc<StartSpec>,
+    behaviour: Behaviour,
+) -> Result<Started, StartFailure> {
+    if !behaviour.start_after.is_zero() {
+        tokio::time::sleep(behaviour.start_after).await;
+    }
+    #[allow(clippy::panic)] // the whole point
+    if behaviour.start_panics {
+        panic!("fault drill: the start of {} panics", spec.agent);
+    }
+    if let Some(failure) = &behaviour.start_fails {
+        return Err(failure.clone());
+    }
+    let ends = world.clone();
+    let mut world = lock(&world);
+    let held = world.sessions.get(&spec.session);
+    let foreign = world
+        .foreign
+        .iter()
+        .any(|name| name == spec.session.as_str());
+    if foreign || held.is_some_and(|held| held.exit.is_none()) {
+        return Err(StartFailure {
+            stage: "start",
+            class: FailureClass::Provider,
+            detail: format!("session {} exists", spec.session),
+        });
+    }
+    if let Some((after, status)) = behaviour.exits {
+        end_later(ends, token.clone(), after, status);
+    }
+    world.pids += 1;
+    let pid = world.pids;
+    let held = Held {
+        agent: spec.agent.clone(),
+        token,
+        pid,
+        started_at: clock.wall(),
+        exit: None,
+        notes: spec.notes.clone(),
+        behaviour,
+        last_activity: Some(clock.wall()),
+        attached: false,
+        nudges: Vec::new(),
+    };
+    world.sessions.insert(spec.session.clone(), held);
+    Ok(Started { pid: Some(pid) })
+}
+
+impl Sessions for MemorySessions {
+    fn provider(&self) -> &'static str {
+        "fake"
+    }
+
+    fn caps(&self) -> Caps {
+        Caps {
+            log: true,
+            screen: true,
+            nudge: true,
+            attached: true,
+            activity: true,
+            exit_push: true,
+            exit_status: true,
+            process_tree: true,
+            meta: true,
+            ..Caps::default()
+        }
+    }
+
+    fn start(
+        &self,
+        token: RunToken,
+        spec: Arc<StartSpec>,
+    ) -> PortFuture<'_, Started, StartFailure> {
+        self.log("start", spec.session.as_str());
+        let behaviour = self
+            .world()
+            .scripts
+            .get(spec.agent.as_str())
+            .cloned()
+            .unwrap_or_default();
+        let lingers = behaviour.start_lingers;
+        let start = begin(
+            self.world.clone(),
+            self.clock.clone(),
+            token,
+            spec,
+            behaviour,
+        );
+        if !lingers {
+            return Box::pin(start);
+        }
+        let start = tokio::spawn(start);
+        Box::pin(async move {
+            start.await.unwrap_or_else(|_| {
+                Err(StartFailure {
+                    stage: "start",
+                    class: FailureClass::Provider,
+                    detail: "the start was lost".into(),
+                })
+            })
+        })
+    }
+
+    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
+        self.log("stop", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            if let Some(error) = world.stops_fail.clone() {
+                return Err(error);
+            }
+            let Some(held) = world.fenced(&name, &fence)? else {
+                return Ok(Stopped::Absent);
+            };
+            let (token, dead) = (held.token.clone(), held.exit.is_some());
+            world.end(&token, ExitStatus::Signal(9));
+            world.sessions.remove(&name);
+            Ok(if dead {
+                Stopped::Clean
+            } else {
+                Stopped::Forced
+            })
+        })
+    }
+
+    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
+        self.log("interrupt", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            let Some(held) = world.fenced(&name, &fence)? else {
+                return Ok(false);
+            };
+            if !held.behaviour.ignores_interrupt {
+                let token = held.token.clone();
+                let status = held.behaviour.interrupted.unwrap_or(ExitStatus::Code(0));
+                end_later(self.world.clone(), token, Duration::ZERO, status);
+            }
+            Ok(true)
+        })
+    }
+
+    fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
+        self.log("snapshot", "");
+        Box::pin(async move {
+            let takes = self.world().listing_takes;
+            if !takes.is_zero() {
+                tokio::time::sleep(takes).await;
+            }
+            let world = self.world();
+            #[allow(clippy::panic)] // the whole point
+            if world.listing_panics {
+                panic!("fault drill: the listing panics");
+            }
+            if let Some(error) = world.listing_fails.clone() {
+                return Err(error);
+            }
+            let facts = |(session, held): (&SessionName, &Held)| Facts {
+                session: session.clone(),
+                agent: held.agent.clone(),
+                token: held.token.clone(),
+                live: held.exit.is_none(),
+                pid: Some(held.pid),
+                started_at: held.started_at,
+                last_activity: held.last_activity,
+                attached: held.attached,
+                notes: held.notes.clone(),
+            };
+            let mut owned: Vec<_> = world.sessions.iter().map(facts).collect();
+            owned.sort_by(|a, b| a.session.cmp(&b.session));
+            Ok(Listing {
+                owned,
+                foreign: world.foreign.clone(),
+            })
+        })
+    }
+
+    fn liveness(
+        &self,
+        name: SessionName,
+        token: RunToken,
+    ) -> PortFuture<'_, Liveness, SessionError> {
+        self.log("liveness", name.as_str());
+        Box::pin(async move {
+            let world = self.world();
+            let held = world.sessions.get(&name).filter(|held| held.token == token);
+            Ok(match held.map(|held| (held.pid, held.exit)) {
+                None => Liveness::Absent,
+                Some((pid, None)) => Liveness::Live { pid: Some(pid) },
+                Some((_, Some(status))) => Liveness::Dead(status),
+            })
+        })
+    }
+
+    fn process_alive(
+        &self,
+        name: SessionName,
+        names: Vec<String>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async move {
+            let world = self.world();
+            let held = world.sessions.get(&name).filter(|held| held.exit.is_none());
+            Ok(held.is_some_and(|held| held.behaviour.processes.iter().any(|p| names.contains(p))))
+        })
+    }
+
+    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
+        self.log("clear_scrollback", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            let held = world.sessions.get_mut(&name);
+            held.ok_or(SessionError::NotFound)?.behaviour.output.clear();
+            Ok(())
+        })
+    }
+
+    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
+        self.log("peek", name.as_str());
+        Box::pin(async move {
+            let world = self.world();
+            let held = world.sessions.get(&name).ok_or(SessionError::NotFound)?;
+            let all: Vec<_> = held.behaviour.output.trim_end().lines().collect();
+            let shown = if lines == 0 {
+                all.len()
+            } else {
+                lines as usize
+            };
+            Ok(all[all.len().saturating_sub(shown)..].join("\n"))
+        })
+    }
+
+    fn set_note(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        note: Note,
+        value: Option<String>,
+    ) -> PortFuture<'_, (), SessionError> {
+        self.log("set_note", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            let held = world.fenced(&name, &fence)?.ok_or(SessionError::NotFound)?;
+            check_note(value.as_deref())?;
+            match value {
+                Some(value) => held.notes.insert(note, value),
+                None => held.notes.remove(&note),
+            };
+            Ok(())
+        })
+    }
+
+    fn nudge(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        text: String,
+    ) -> PortFuture<'_, Delivery, SessionError> {
+        self.log("nudge", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            let held = world.fenced(&name, &fence)?;
+            let Some(held) = held.filter(|held| held.exit.is_none()) else {
+                return Ok(Delivery::NoSession);
+            };
+            let text = nudge_text(&text)?;
+            if !text.is_empty() {
+                if held.behaviour.echoes {
+                    let heard: String = text.lines().map(|l| format!("got {l}\n")).collect();
+                    held.behaviour.output.push_str(&heard);
+                }
+                held.nudges.push(text);
+                held.last_activity = Some(self.clock.wall());
+            }
+            Ok(Delivery::Delivered { confirmed: true })
+        })
+    }
+
+    fn subscribe(&self) -> SessionEvents {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.world().subscribers.push(sender);
+        receiver
+    }
+}
