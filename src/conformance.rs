@@ -3,7 +3,7 @@
 //! gc runs this list against every provider of its own; run it against yours. A [`Backend`] says
 //! how to build the provider and where its agents may write; [`verify`] then lives every case on
 //! a fresh one and reports what broke. What the provider says it cannot do
-//! ([`Caps`](crate::ports::Caps)) is not asked of it, but it must say so when asked.
+//! ([`Caps`]) is not asked of it, but it must say so when asked.
 //!
 //! ```no_run
 //! # async fn prove(make: impl Fn() -> Box<dyn gascity::conformance::Backend>) {
