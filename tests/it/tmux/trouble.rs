@@ -140,7 +140,7 @@ fn an_agent_whose_program_is_gone_from_its_session_is_a_zombie() {
 fn last_words_are_kept() {
     let Some(town) = Town::new() else { return };
     let place = &town.place;
-    let line = "echo no such model ☃; exit 3";
+    let line = "until test -e go; do sleep 0.05; done; echo no such model ☃; exit 3";
     let city = place.city(
         "town",
         &format!(
@@ -148,7 +148,9 @@ fn last_words_are_kept() {
             agent("w", line)
         ),
     );
-    let _ = place.gc(&city, &["start"]); // it is in trouble
+    place.gc(&city, &["start"]).ok();
+    place.awaited_pid(&city, "w"); // before that, its end would be a failed start
+    fs::write(city.join("go"), "").unwrap();
     let crash = eventually("a capture", || {
         let said = place.gc(&city, &["agent", "logs", "w", "--crash"]);
         (said.code == Some(0)).then_some(said.out)
