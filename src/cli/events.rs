@@ -237,9 +237,21 @@ pub(super) fn row(event: &Event) -> String {
         "" => event.payload.get("reason").and_then(Value::as_str),
         message => Some(message),
     };
-    let text = text.unwrap_or_default();
+    let text = one_line(text.unwrap_or_default());
     let row = format!("{time} {kind:<18}  {subject:<14}  {text}");
     row.trim_end().to_owned()
+}
+
+/// What happened and, of an agent's last words, the very last: an event is one line, and nothing in
+/// it steers the terminal.
+fn one_line(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let line = match lines.next_back() {
+        Some(last) => format!("{first}: {last}"),
+        None => first.to_owned(),
+    };
+    line.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> CliResult<T> {
@@ -261,6 +273,14 @@ mod tests {
         EventDraft::new(kind, subject)
             .message("exit 1 after 12s")
             .record(seq, at)
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_the_agent_said() {
+        let mut crash = event(1, "agent.crashed", "a");
+        crash.message = "exit 3\ntrying\n\u{1b}[31mno such model\n\n".into();
+        assert!(row(&crash).ends_with("  exit 3: [31mno such model"));
+        assert_eq!(row(&crash).lines().count(), 1);
     }
 
     fn args(words: &[&str]) -> EventsArgs {
