@@ -4,6 +4,7 @@ mod builder;
 mod end;
 mod event;
 mod fingerprint;
+mod launch;
 mod name;
 mod spec;
 mod template;
@@ -16,10 +17,11 @@ pub use end::{
 };
 pub use event::{Event, EventDraft, millis};
 pub use fingerprint::{Fingerprint, canonical_hash, sha256_hex};
+pub use launch::{Command, Dismiss, Launch, Prompt, PromptMode, RigRef, Stdin};
 pub use name::{AgentName, CityName, NameError, RunToken, SessionName};
 pub use spec::{
-    AgentSpec, Blueprint, CitySpec, Command, Daemon, Dismiss, InstanceTexts, Launch, OnDrift,
-    PoolSpec, Prompt, PromptMode, RestartLimit, RestartType, RigRef, SpecError, Stdin, Strategy,
+    AgentSpec, Blueprint, CitySpec, Daemon, InstanceTexts, OnDrift, PoolSpec, RestartLimit,
+    RestartType, SpecError, Strategy,
 };
 pub use template::{Template, TemplateError};
 pub use view::{

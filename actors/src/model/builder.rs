@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fingerprint::Fingerprint;
+use super::launch::{Command, Launch, Stdin};
 use super::name::{AgentName, CityName, SessionName};
 use super::spec::{
-    AgentSpec, CitySpec, Command, Daemon, Launch, OnDrift, PoolSpec, RestartLimit, RestartType,
-    SpecError, Stdin, Strategy,
+    AgentSpec, CitySpec, Daemon, OnDrift, PoolSpec, RestartLimit, RestartType, SpecError, Strategy,
 };
 
 /// Builds a [`CitySpec`]; see [`CitySpec::builder`].

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::spec::shell_quote;
+use super::launch::shell_quote;
 
 /// A text with variables in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

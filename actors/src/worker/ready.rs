@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::{LIVE_LIMIT, PROBE_LIMIT};
+use super::effects::{LIVE_LIMIT, PROBE_LIMIT};
 use crate::model::{FailureClass, RunToken, StartFailure};
 use crate::ports::{CityPorts, Fence, Liveness, SessionError, ShellJob, StartSpec};
 

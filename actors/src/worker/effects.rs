@@ -1,0 +1,311 @@
+//! What a Worker does: launched here, told to it as a message when it is done.
+
+use std::collections::BTreeMap;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ractor::ActorProcessingErr;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::messages::WorkerMsg;
+use super::ready::Rising;
+use super::run::Effect;
+use super::{WorkerShared, WorkerState};
+use crate::city::CityMsg;
+use crate::mailbox::Timer;
+use crate::model::{
+    AgentEnd, EndKind, FailureClass, RunToken, SessionName, StartFailure, StopReason,
+};
+use crate::ports::{CityPorts, Fence, Note, PortFuture, SessionError, ShellJob, Started, Stopped};
+
+const NOTE_LIMIT: Duration = Duration::from_secs(2);
+const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(2);
+const CAPTURE_LIMIT: Duration = Duration::from_secs(2);
+/// The provider's own limit is 5 s; past this it does not answer any more.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// How long one live line may take.
+pub(super) const LIVE_LIMIT: Duration = Duration::from_secs(10);
+const PROBE_RETRY: Duration = Duration::from_secs(1);
+
+impl WorkerState {
+    /// A run that is up needs nothing of its start any more: thousands of Workers wait for days.
+    pub(super) fn forget_start(&mut self) {
+        self.starting = None;
+        self.args.start = None;
+    }
+
+    /// Launches work and returns at once; results come back as messages.
+    pub(super) fn perform(&mut self, effects: Vec<Effect>) -> Result<(), ActorProcessingErr> {
+        for effect in effects {
+            match effect {
+                Effect::Start => self.start(),
+                Effect::Probe => self.probe(Duration::ZERO),
+                Effect::ProbeLater => self.probe(PROBE_RETRY),
+                Effect::Capture => self.capture(),
+                Effect::Interrupt(reason) => self.interrupt(reason),
+                Effect::ArmGrace(grace) => {
+                    self.grace = Some(self.me.send_after(grace, WorkerMsg::Force));
+                }
+                Effect::Finish { reason, forced } => self.finish_stop(reason, forced),
+                Effect::Destroy => self.destroy(),
+                Effect::Report(report) => self.args.shared.city.send(CityMsg::Report {
+                    agent: self.args.agent.clone(),
+                    token: self.args.token.clone(),
+                    report,
+                }),
+                Effect::End { how, tail } => return self.finish(how, tail),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the actor: planned ends stop it normally, all others fail it.
+    fn finish(&mut self, how: EndKind, tail: String) -> Result<(), ActorProcessingErr> {
+        let end = AgentEnd {
+            token: self.args.token.clone(),
+            how,
+            uptime: self
+                .args
+                .shared
+                .ports
+                .clock
+                .now()
+                .saturating_duration_since(self.args.started),
+            tail,
+            began: self.run.began,
+        };
+        if matches!(end.how, EndKind::Stopped { .. }) {
+            self.end = Some(end);
+            self.me.actor().stop(None);
+            return Ok(());
+        }
+        Err(Box::new(end))
+    }
+
+    fn start(&mut self) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let (token, session) = (self.args.token.clone(), self.args.session.clone());
+        let limit = self.args.startup_timeout;
+        let Some(spec) = self.args.start.clone() else {
+            // Adopted runs are never started by this Worker; see `Mode`.
+            me.send(WorkerMsg::StartDone(Err(provider_failure(
+                "nothing to start".into(),
+            ))));
+            return;
+        };
+        let clear = self.args.clears_scrollback.then(|| session.clone());
+        let rising = Rising {
+            ports: ports.clone(),
+            token: token.clone(),
+            spec: spec.clone(),
+            process_names: self.args.process_names.clone(),
+            deadline: Instant::now() + limit,
+        };
+        self.starting = Some(Timer::spawn(async move {
+            let start = caught(ports.sessions.start(token.clone(), spec));
+            let (result, in_vain) = match timeout(limit, start).await {
+                Err(_) => {
+                    let detail = format!("no answer within {limit:?}");
+                    (Err(provider_failure(detail)), true)
+                }
+                Ok(Ok(started)) if rising.has_steps() => match rising.rise().await {
+                    Ok(()) => (Ok(started), false),
+                    Err(failure) => (Err(failure), true),
+                },
+                Ok(result) => (result, false),
+            };
+            if in_vain {
+                // Whatever came of it so far must not outlive the report of its failure.
+                let stop = ports.sessions.stop(session, Fence::Token(token));
+                let _ = timeout(STOP_LIMIT, stop).await;
+            }
+            if let (Ok(_), Some(session)) = (&result, clear) {
+                let _ = timeout(NOTE_LIMIT, ports.sessions.clear_scrollback(session)).await;
+            }
+            me.send(WorkerMsg::StartDone(result));
+        }));
+    }
+
+    fn probe(&self, delay: Duration) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let look = ports.sessions.liveness(session, token);
+            let result = timeout(PROBE_LIMIT, look)
+                .await
+                .unwrap_or(Err(SessionError::Timeout));
+            me.send(WorkerMsg::Probed(result));
+        });
+    }
+
+    fn capture(&self) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let (session, lines) = (self.args.session.clone(), self.args.capture_lines);
+        tokio::spawn(async move {
+            let peek = timeout(CAPTURE_LIMIT, ports.sessions.peek(session, lines)).await;
+            // Last words are a courtesy; without them the end is reported all the same.
+            let tail = peek.ok().and_then(Result::ok).unwrap_or_default();
+            me.send(WorkerMsg::Captured(tail));
+        });
+    }
+
+    /// Metadata is written in the order it is asked for.
+    pub(super) fn note(&mut self, note: Note, value: Option<String>) {
+        let ports = self.args.shared.ports.clone();
+        let (session, fence) = (
+            self.args.session.clone(),
+            Fence::Token(self.args.token.clone()),
+        );
+        let before = self.noting.take();
+        self.noting = Some(tokio::spawn(async move {
+            settled(before).await;
+            let set = ports.sessions.set_note(session, fence, note, value);
+            let _ = timeout(NOTE_LIMIT, set).await;
+        }));
+    }
+
+    /// Failing lines are a warning: the agent runs all the same.
+    pub(super) fn apply_live(&self, lines: Vec<String>, hash: String, update: bool) {
+        let (me, args) = (self.me.clone(), &self.args);
+        let ports = args.shared.ports.clone();
+        let (session, fence) = (args.session.clone(), Fence::Token(args.token.clone()));
+        let env = BTreeMap::from([
+            ("GC_AGENT".to_owned(), args.agent.to_string()),
+            ("GC_SESSION_NAME".to_owned(), session.to_string()),
+            ("GC_SESSION_ID".to_owned(), args.token.to_string()),
+        ]);
+        let (dir, agent) = (args.launch.work_dir.clone(), args.agent.clone());
+        tokio::spawn(async move {
+            for line in lines {
+                let job = ShellJob {
+                    line,
+                    dir: dir.clone(),
+                    env: env.clone(),
+                    limit: LIVE_LIMIT,
+                };
+                if let Err(error) = ports.shell.run(job).await {
+                    tracing::warn!(%agent, %error, "session_live failed");
+                }
+            }
+            let set = ports
+                .sessions
+                .set_note(session, fence, Note::LiveHash, Some(hash));
+            let _ = timeout(NOTE_LIMIT, set).await;
+            if update {
+                me.send(WorkerMsg::LiveUpdated);
+            }
+        });
+    }
+
+    fn destroy(&self) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        tokio::spawn(async move {
+            me.send(WorkerMsg::StopDone(stop(&ports, session, token).await));
+        });
+    }
+
+    fn interrupt(&mut self, reason: StopReason) {
+        let (me, shared) = (self.me.clone(), self.args.shared.clone());
+        let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        let noting = self.noting.take();
+        tokio::spawn(async move {
+            settled(noting).await;
+            let _permit = shared.interrupts.acquire().await;
+            record_intent(&shared, &session, &token, reason).await;
+            let fence = Fence::Token(token);
+            let _ = timeout(
+                INTERRUPT_LIMIT,
+                shared.ports.sessions.interrupt(session, fence),
+            )
+            .await;
+            me.send(WorkerMsg::Interrupted);
+        });
+    }
+
+    fn finish_stop(&mut self, reason: StopReason, forced: bool) {
+        self.grace = None;
+        let (starting, noting) = (self.starting.take(), self.noting.take());
+        let (me, shared) = (self.me.clone(), self.args.shared.clone());
+        let (session, token) = (self.args.session.clone(), self.args.token.clone());
+        tokio::spawn(async move {
+            if let Some(starting) = starting {
+                starting.cancelled().await;
+            }
+            settled(noting).await;
+            let permits = if forced {
+                &shared.forces
+            } else {
+                &shared.sweeps
+            };
+            let _permit = permits.acquire().await;
+            record_intent(&shared, &session, &token, reason).await;
+            me.send(WorkerMsg::StopDone(
+                stop(&shared.ports, session, token).await,
+            ));
+        });
+    }
+}
+
+/// Ends the session of this run. One that belongs to another run proves that this one has none.
+async fn stop(
+    ports: &CityPorts,
+    session: SessionName,
+    token: RunToken,
+) -> Result<Stopped, SessionError> {
+    let stop = ports.sessions.stop(session, Fence::Token(token));
+    match timeout(STOP_LIMIT, stop).await {
+        Ok(Err(SessionError::Fenced)) => Ok(Stopped::Absent),
+        Ok(result) => result,
+        Err(_) => Err(SessionError::Timeout),
+    }
+}
+
+/// Waits until metadata asked for before is written: what follows may depend on it.
+async fn settled(noting: Option<JoinHandle<()>>) {
+    if let Some(noting) = noting {
+        let _ = noting.await;
+    }
+}
+
+/// A provider that panics has failed to start the agent; nobody must wait for its answer.
+async fn caught(mut start: PortFuture<'_, Started, StartFailure>) -> Result<Started, StartFailure> {
+    let polled = |cx: &mut Context<'_>| {
+        let poll = std::panic::AssertUnwindSafe(|| start.as_mut().poll(cx));
+        std::panic::catch_unwind(poll).unwrap_or_else(|_| {
+            Poll::Ready(Err(StartFailure {
+                stage: "start",
+                class: FailureClass::Agent,
+                detail: "the start panicked".into(),
+            }))
+        })
+    };
+    std::future::poll_fn(polled).await
+}
+
+/// Marks the session, so that its end counts as planned even if this process does not see it.
+async fn record_intent(
+    shared: &WorkerShared,
+    session: &SessionName,
+    token: &RunToken,
+    reason: StopReason,
+) {
+    let set = shared.ports.sessions.set_note(
+        session.clone(),
+        Fence::Token(token.clone()),
+        Note::StopIntent,
+        Some(reason.as_str().to_owned()),
+    );
+    let _ = timeout(NOTE_LIMIT, set).await;
+}
+
+fn provider_failure(detail: String) -> StartFailure {
+    StartFailure {
+        stage: "start",
+        class: FailureClass::Provider,
+        detail,
+    }
+}
