@@ -7,6 +7,7 @@ mod cities;
 mod clock;
 mod desired;
 mod journal;
+mod keys;
 mod notes;
 mod sessions;
 mod shell;
@@ -20,6 +21,7 @@ pub use cities::{Cities, CityEntry, OpenError, Opened, Registered};
 pub use clock::{Clock, Tokens};
 pub use desired::{Desired, Diagnostic, LoadError, Related};
 pub use journal::{EventStream, Journal, JournalError};
+pub use keys::Key;
 pub use notes::{Notes, NotesError};
 pub use sessions::{
     AttachPlan, Caps, Delivery, Facts, Fence, Listing, Liveness, Note, SessionError, SessionEvent,

@@ -22,6 +22,8 @@ pub enum Act {
     LastWords(u32),
     /// Prints each line it reads, `got ` in front, once it has said `ready`.
     Echo,
+    /// Prints each byte that is typed, in hexadecimal and one on a line, once it has said `ready`.
+    Bytes,
     /// A command of the shell, for providers that run commands.
     Shell(String),
 }
@@ -46,6 +48,9 @@ impl Act {
                 "echo ready; while IFS= read -r line; do printf 'got %s\\n' \"$line\"; done"
                     .to_owned()
             }
+            Self::Bytes => "stty -icanon -echo -isig -icrnl -ixon min 1; echo ready; \
+                            exec od -An -tx1 -v -w1"
+                .to_owned(),
             Self::Shell(line) => line.clone(),
         })
     }

@@ -6,7 +6,7 @@ use anyhow::ensure;
 
 use super::stage::{fresh_token, session};
 use super::{Act, Outcome, Stage, rows};
-use crate::ports::{Delivery, Fence, SessionError};
+use crate::ports::{Delivery, Fence, Key, SessionError};
 
 rows! {
     21 a_message_arrives_word_for_word needs |caps| caps.nudge && (caps.log || caps.screen);
@@ -14,6 +14,8 @@ rows! {
     23 many_messages_at_once_do_not_mix needs |caps| caps.nudge && (caps.log || caps.screen);
     24 a_message_is_cleaned_or_refused needs |caps| caps.nudge && (caps.log || caps.screen);
     24 a_message_for_nobody_or_another_run_goes_nowhere needs |caps| caps.nudge;
+    26 keys_arrive_as_the_bytes_of_a_terminal needs |caps| caps.keys && (caps.log || caps.screen);
+    26 keys_for_nobody_or_another_run_go_nowhere;
     27 a_terminal_for_nobody_is_refused;
 }
 
@@ -109,6 +111,64 @@ async fn a_message_for_nobody_or_another_run_goes_nowhere(stage: Arc<Stage>) -> 
     let fence = Fence::Token(fresh_token()?);
     let sent = stage.sessions.nudge(session("a")?, fence, "hello".into());
     let sent = sent.await;
+    ensure!(sent == Err(SessionError::Fenced), "{sent:?}");
+    Ok(())
+}
+
+async fn press(stage: &Stage, keys: &[&str]) -> anyhow::Result<Result<bool, SessionError>> {
+    let keys = keys.iter().copied().map(Key::from).collect();
+    let sent = stage.sessions.send_keys(session("a")?, Fence::Any, keys);
+    Ok(sent.await)
+}
+
+/// An ability may turn out to be missing when it is first asked for.
+fn lacks_keys<T>(stage: &Stage, sent: &Result<T, SessionError>) -> bool {
+    matches!(sent, Err(SessionError::Unsupported(_))) && !stage.caps().keys
+}
+
+async fn keys_arrive_as_the_bytes_of_a_terminal(stage: Arc<Stage>) -> Outcome {
+    stage.start_ready("a", Act::Bytes).await?;
+    let mut want = String::new();
+    for keys in [
+        &["Down", "C-c", "Enter"][..],
+        &["y"],
+        &["-l", "Tab", "BSpace", "Escape", "é;\"$", "Space"],
+        &["Up", "Left", "Right", "C-x", "."], // the last byte shows that there is no more
+    ] {
+        let sent = press(&stage, keys).await?;
+        if lacks_keys(&stage, &sent) {
+            return Ok(());
+        }
+        ensure!(sent == Ok(true), "{sent:?}");
+        for byte in keys.iter().flat_map(|key| Key::from(*key).bytes()) {
+            want.push_str(&format!("{byte:02x} "));
+        }
+    }
+    let mut seen = String::new();
+    let arrived = stage.until("the last key arrives", async || {
+        let screen = stage.peek("a", 100).await?;
+        Ok(screen.trim_end().ends_with("2e"))
+    });
+    arrived.await?;
+    for line in stage.peek("a", 100).await?.lines().skip(1) {
+        seen.push_str(line.trim());
+        seen.push(' ');
+    }
+    ensure!(seen == want, "{want} became {seen}");
+    Ok(())
+}
+
+async fn keys_for_nobody_or_another_run_go_nowhere(stage: Arc<Stage>) -> Outcome {
+    let sent = press(&stage, &["Enter"]).await?;
+    if !stage.caps().keys {
+        ensure!(lacks_keys(&stage, &sent), "{sent:?}");
+        return Ok(());
+    }
+    ensure!(sent == Ok(false), "{sent:?}");
+    stage.start("a", Act::Idle).await?;
+    let fence = Fence::Token(fresh_token()?);
+    let keys = vec![Key::ENTER];
+    let sent = stage.sessions.send_keys(session("a")?, fence, keys).await;
     ensure!(sent == Err(SessionError::Fenced), "{sent:?}");
     Ok(())
 }

@@ -18,8 +18,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use gascity_actors::model::{AgentName, ExitStatus, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    AttachPlan, Caps, Delivery, Facts, Fence, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
+    AttachPlan, Caps, Delivery, Facts, Fence, Key, Listing, Liveness, Note, PortFuture,
+    SessionError, SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -409,6 +409,7 @@ impl Sessions for Exec {
         Caps {
             log: inner.knows("peek"),
             nudge: inner.knows("nudge"),
+            keys: inner.knows("send-keys"),
             attach: inner.knows("attach"),
             activity: inner.knows("get-last-activity"),
             exit_push: true,
@@ -531,6 +532,30 @@ impl Sessions for Exec {
                 Some(_) => Delivery::Delivered { confirmed: true },
                 None => Delivery::NoSession,
             })
+        })
+    }
+
+    fn send_keys(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        keys: Vec<Key>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async move {
+            if !self.0.knows("send-keys") {
+                return Err(SessionError::Unsupported("keys"));
+            }
+            Key::check(&keys)?;
+            if self.0.fenced(&name, &fence)?.is_none() {
+                return Ok(false);
+            }
+            let gate = self.0.gate(&name);
+            let _gate = gate.lock().await; // not into a message
+            if !self.0.is_running(&name).await? {
+                return Ok(false);
+            }
+            let op = Op::SendKeys(&name, &keys);
+            Ok(self.0.about(&name, "keys", op).await?.is_some())
         })
     }
 

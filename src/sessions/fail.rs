@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gascity_actors::model::{FailureClass, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Caps, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvent, SessionEvents,
-    Sessions, StartSpec, Started, Stopped,
+    AttachPlan, Caps, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
+    SessionEvent, SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 use tokio::sync::mpsc;
 
@@ -79,6 +79,23 @@ impl Sessions for Fail {
         unavailable()
     }
 
+    fn nudge(&self, _: SessionName, _: Fence, _: String) -> PortFuture<'_, Delivery, SessionError> {
+        unavailable()
+    }
+
+    fn send_keys(
+        &self,
+        _: SessionName,
+        _: Fence,
+        _: Vec<Key>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        unavailable()
+    }
+
+    fn attach(&self, _: SessionName, _: bool) -> PortFuture<'_, AttachPlan, SessionError> {
+        unavailable()
+    }
+
     fn subscribe(&self) -> SessionEvents {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut subscribers = self
@@ -112,7 +129,12 @@ mod tests {
             fail.interrupt(name(), Fence::Any).await,
             Err(broken.clone())
         );
-        assert_eq!(fail.peek(name(), 1).await, Err(broken));
+        assert_eq!(fail.peek(name(), 1).await, Err(broken.clone()));
+        let told = fail.nudge(name(), Fence::Any, "a".into()).await;
+        assert_eq!(told, Err(broken.clone()));
+        let pressed = fail.send_keys(name(), Fence::Any, vec![Key::ENTER]).await;
+        assert_eq!(pressed, Err(broken.clone()));
+        assert_eq!(fail.attach(name(), false).await, Err(broken));
         let mut events = fail.subscribe();
         assert_eq!(events.try_recv(), Err(mpsc::error::TryRecvError::Empty));
     }

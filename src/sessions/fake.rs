@@ -6,8 +6,8 @@ use chrono::{TimeDelta, Utc};
 use gascity_actors::memory::{MemoryClock, MemorySessions};
 use gascity_actors::model::{RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Caps, Clock, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvents,
-    Sessions, StartSpec, Started, Stopped,
+    Caps, Clock, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
+    SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 
 /// Sessions without processes, for trying out a config. They end with the supervisor.
@@ -121,6 +121,15 @@ impl Sessions for Fake {
         text: String,
     ) -> PortFuture<'_, Delivery, SessionError> {
         self.sessions.nudge(name, fence, text)
+    }
+
+    fn send_keys(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        keys: Vec<Key>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        self.sessions.send_keys(name, fence, keys)
     }
 
     fn subscribe(&self) -> SessionEvents {

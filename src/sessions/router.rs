@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gascity_actors::model::{FailureClass, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    AttachPlan, Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError,
+    AttachPlan, Caps, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
     SessionEvent, SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 use tokio::sync::mpsc;
@@ -282,6 +282,15 @@ impl Sessions for Router {
         text: String,
     ) -> PortFuture<'_, Delivery, SessionError> {
         Box::pin(async move { self.find(&name).await?.nudge(name, fence, text).await })
+    }
+
+    fn send_keys(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        keys: Vec<Key>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async move { self.find(&name).await?.send_keys(name, fence, keys).await })
     }
 
     fn attach(

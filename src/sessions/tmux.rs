@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use gascity_actors::model::{RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    AttachPlan, Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError,
+    AttachPlan, Caps, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
     SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 
@@ -379,6 +379,15 @@ impl Sessions for Tmux {
         text: String,
     ) -> PortFuture<'_, Delivery, SessionError> {
         Box::pin(async move { self.0.nudge(&name, &fence, &text).await })
+    }
+
+    fn send_keys(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        keys: Vec<Key>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        Box::pin(async move { self.0.send_keys(&name, &fence, &keys).await })
     }
 
     fn attach(

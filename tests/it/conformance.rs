@@ -75,6 +75,10 @@ impl Backend for Memory {
                 behaviour.output = "ready\n".into();
                 behaviour.echoes = true;
             }
+            Act::Bytes => {
+                behaviour.output = "ready\n".into();
+                behaviour.echoes_keys = true;
+            }
             _ => {}
         }
         self.fake.memory().script(agent.as_str(), behaviour);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::MemoryClock;
 use crate::mailbox::lock;
 use crate::model::{AgentName, ExitStatus, RunToken, SessionName, StartFailure};
-use crate::ports::{Clock, Fence, Note, SessionError, SessionEvent, SessionEventKind};
+use crate::ports::{Clock, Fence, Key, Note, SessionError, SessionEvent, SessionEventKind};
 
 /// What a scripted agent does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct Behaviour {
     pub output: String,
     /// It repeats what it is told, `got ` in front of each line.
     pub echoes: bool,
+    /// It prints each byte of keys that are sent to it, in hexadecimal, one on a line.
+    pub echoes_keys: bool,
     /// Programs in its session; for agents that name programs.
     pub processes: Vec<String>,
 }
@@ -55,7 +57,7 @@ impl Call {
     pub fn is_mutating(&self) -> bool {
         matches!(
             self.op,
-            "start" | "stop" | "interrupt" | "set_note" | "nudge"
+            "start" | "stop" | "interrupt" | "set_note" | "nudge" | "send_keys"
         )
     }
 }
@@ -93,6 +95,7 @@ struct Held {
     last_activity: Option<DateTime<Utc>>,
     attached: bool,
     nudges: Vec<String>,
+    keys: Vec<Key>,
 }
 
 impl MemorySessions {
@@ -189,6 +192,15 @@ impl MemorySessions {
         let mut held = world.sessions.values();
         let held = held.find(|held| held.agent.as_str() == agent);
         held.map(|held| held.nudges.clone()).unwrap_or_default()
+    }
+
+    /// Keys that were sent to the agent's current session.
+    #[must_use]
+    pub fn keys(&self, agent: &str) -> Vec<Key> {
+        let world = self.world();
+        let mut held = world.sessions.values();
+        let held = held.find(|held| held.agent.as_str() == agent);
+        held.map(|held| held.keys.clone()).unwrap_or_default()
     }
 
     /// Programs in the agent's session from now on.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 
-use super::PortFuture;
+use super::{Key, PortFuture};
 use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName, StartFailure};
 
 /// Runs sessions (sessions.md 1).
@@ -85,6 +85,17 @@ pub trait Sessions: Send + Sync + 'static {
     ) -> PortFuture<'_, Delivery, SessionError> {
         let _ = (name, fence, text);
         Box::pin(async { Err(SessionError::Unsupported("nudge")) })
+    }
+
+    /// Presses single keys, without an Enter of its own. `false`: there is no live session.
+    fn send_keys(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        keys: Vec<Key>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        let _ = (name, fence, keys);
+        Box::pin(async { Err(SessionError::Unsupported("keys")) })
     }
 
     /// How a terminal gets onto the session. The caller runs the plan; a supervisor never owns a

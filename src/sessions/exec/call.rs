@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use gascity_actors::model::{ExitStatus, SessionName};
-use gascity_actors::ports::{AttachPlan, SessionError};
+use gascity_actors::ports::{AttachPlan, Key, SessionError};
 
 use super::{ExecConfig, Inner, backend, lock};
 use crate::sessions::environment::Environment;
@@ -32,6 +32,7 @@ pub(super) enum Op<'a> {
     ProcessAlive(&'a SessionName, Vec<String>),
     Peek(&'a SessionName, u32),
     Nudge(&'a SessionName, String),
+    SendKeys(&'a SessionName, &'a [Key]),
     SetMeta(&'a SessionName, &'a str, String),
     GetMeta(&'a SessionName, &'a str),
     RemoveMeta(&'a SessionName, &'a str),
@@ -51,6 +52,7 @@ impl Op<'_> {
             Self::ProcessAlive(..) => "process-alive",
             Self::Peek(..) => "peek",
             Self::Nudge(..) => "nudge",
+            Self::SendKeys(..) => "send-keys",
             Self::SetMeta(..) => "set-meta",
             Self::GetMeta(..) => "get-meta",
             Self::RemoveMeta(..) => "remove-meta",
@@ -71,6 +73,10 @@ impl Op<'_> {
             | Self::ClearScrollback(name) => vec![name.to_string()],
             Self::ListRunning => vec![String::new()],
             Self::Peek(name, lines) => vec![name.to_string(), lines.to_string()],
+            Self::SendKeys(name, keys) => {
+                let keys = keys.iter().map(Key::to_string);
+                std::iter::once(name.to_string()).chain(keys).collect()
+            }
             Self::SetMeta(name, key, _)
             | Self::GetMeta(name, key)
             | Self::RemoveMeta(name, key) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gascity_actors::model::SessionName;
-use gascity_actors::ports::{Delivery, Fence, SessionError, nudge_text};
+use gascity_actors::ports::{Delivery, Fence, Key, SessionError, nudge_text};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::acts::{leave_copy_mode, screen};
@@ -38,6 +38,9 @@ const AGAIN: [Duration; 3] = [
 /// Lines of the screen that are watched.
 const WATCHED: u32 = 5;
 
+/// How long single keys wait for others that are being typed.
+const KEYS_WAIT: Duration = Duration::from_secs(2);
+
 /// How long a program may take to see that its window has changed.
 const RESIZED: Duration = Duration::from_millis(50);
 
@@ -60,15 +63,50 @@ impl Inner {
         if text.is_empty() {
             return Ok(Delivery::Delivered { confirmed: true });
         }
+        let limit = self.config.nudge_lock;
         let slot = self.slot(name);
-        let typing = timeout(self.config.nudge_lock, slot.typing.lock()).await;
+        let typing = timeout(limit, slot.typing.lock()).await;
         let _typing = typing.map_err(|_| SessionError::Busy)?;
-        let _turn = self.turn(name).await?;
+        let _turn = self.turn(name, limit).await?;
         type_in(&server, &run, &text).await?;
         self.pause(&text).await;
         let confirmed = submit(&server, &run).await?;
         wake(&server, &run).await?;
         Ok(Delivery::Delivered { confirmed })
+    }
+
+    pub(super) async fn send_keys(
+        self: &Arc<Self>,
+        name: &SessionName,
+        fence: &Fence,
+        keys: &[Key],
+    ) -> Result<bool, SessionError> {
+        Key::check(keys)?;
+        let (run, server) = match self.seated(name).await {
+            Err(SessionError::NotFound) => return Ok(false),
+            found => found?,
+        };
+        check(fence, &run)?;
+        if !run.is_live() {
+            return Ok(false);
+        }
+        let slot = self.slot(name);
+        let typing = timeout(KEYS_WAIT, slot.typing.lock()).await;
+        let _typing = typing.map_err(|_| SessionError::Busy)?;
+        let _turn = self.turn(name, KEYS_WAIT).await?;
+        let pane = run.seat.pane.as_str();
+        let line = keys.iter().fold(leave_copy_mode(pane), |line, key| {
+            let to = ["send-keys", "-t", pane];
+            let word = key.to_string();
+            match key {
+                Key::Text(_) => line.and(to.into_iter().chain(["-l", "--", &word])),
+                _ => line.and(to.into_iter().chain([word.as_str()])),
+            }
+        });
+        match carried_out(&server, line).await {
+            Err(SessionError::NotFound) => Ok(false),
+            sent => sent.map(|()| true),
+        }
     }
 
     async fn pause(&self, text: &str) {
@@ -78,10 +116,9 @@ impl Inner {
     }
 
     /// Excludes other processes that type into the session.
-    async fn turn(&self, name: &SessionName) -> Result<Lock, SessionError> {
+    async fn turn(&self, name: &SessionName, limit: Duration) -> Result<Lock, SessionError> {
         let dir = self.config.city.root.join(".gc/runtime/locks");
         let path = dir.join(name.as_str());
-        let limit = self.config.nudge_lock;
         let work = move || {
             std::fs::create_dir_all(&dir)?;
             take_turn(&path, limit)

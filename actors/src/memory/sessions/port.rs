@@ -10,7 +10,7 @@ use crate::mailbox::lock;
 use crate::memory::MemoryClock;
 use crate::model::{ExitStatus, FailureClass, RunToken, SessionName, StartFailure};
 use crate::ports::{
-    Caps, Clock, Delivery, Facts, Fence, Listing, Liveness, Note, PortFuture, SessionError,
+    Caps, Clock, Delivery, Facts, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
     SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
 };
 
@@ -70,6 +70,7 @@ async fn begin(
         last_activity: Some(clock.wall()),
         attached: false,
         nudges: Vec::new(),
+        keys: Vec::new(),
     };
     world.sessions.insert(spec.session.clone(), held);
     Ok(Started { pid: Some(pid) })
@@ -85,6 +86,7 @@ impl Sessions for MemorySessions {
             log: true,
             screen: true,
             nudge: true,
+            keys: true,
             attached: true,
             activity: true,
             exit_push: true,
@@ -299,6 +301,31 @@ impl Sessions for MemorySessions {
                 held.last_activity = Some(self.clock.wall());
             }
             Ok(Delivery::Delivered { confirmed: true })
+        })
+    }
+
+    fn send_keys(
+        &self,
+        name: SessionName,
+        fence: Fence,
+        keys: Vec<Key>,
+    ) -> PortFuture<'_, bool, SessionError> {
+        self.log("send_keys", name.as_str());
+        Box::pin(async move {
+            let mut world = self.world();
+            let held = world.fenced(&name, &fence)?;
+            let Some(held) = held.filter(|held| held.exit.is_none()) else {
+                return Ok(false);
+            };
+            Key::check(&keys)?;
+            if held.behaviour.echoes_keys {
+                let bytes = keys.iter().flat_map(Key::bytes);
+                let seen: String = bytes.map(|byte| format!("{byte:02x}\n")).collect();
+                held.behaviour.output.push_str(&seen);
+            }
+            held.keys.extend(keys);
+            held.last_activity = Some(self.clock.wall());
+            Ok(true)
         })
     }
 
