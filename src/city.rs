@@ -222,7 +222,7 @@ impl CityBuilder {
         let sessions = match self.sessions {
             Some(sessions) => sessions,
             None if rooted => {
-                let sessions = providers.provide(self.spec.provider.clone());
+                let sessions = providers.provide(Arc::new(self.spec.clone()));
                 sessions.await.map_err(fail)?
             }
             None => {

@@ -15,6 +15,7 @@ mod city;
 mod command;
 mod compose;
 mod depends;
+mod diff;
 pub(crate) mod duration;
 pub mod edit;
 mod fields;
@@ -32,6 +33,7 @@ mod providers;
 mod render;
 mod resolved;
 mod rigs;
+mod running;
 pub mod schema;
 mod source;
 mod sources;
@@ -49,9 +51,11 @@ use gascity_actors::model::CitySpec;
 use gascity_actors::ports::{Diagnostic, LoadError};
 
 pub use city::SessionSettings;
+pub use diff::{Changed, Diff, Drifted};
 pub use machine::{SupervisorFile, Tenant};
 pub(crate) use mask::masked;
 pub use resolved::{Explained, Overridden, Place, Resolved, to_toml};
+pub use running::{Running, RunningAgent};
 pub use watch::ConfigFiles;
 
 use compose::Composed;
@@ -135,17 +139,12 @@ impl Loader {
     /// `GC_SESSION`, `GC_BEADS`, `GC_EVENTS` and `GC_MAIL` say other providers than the files.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        let sections = ["session", "beads", "events", "mail"].into_iter();
-        let providers = sections.filter_map(|section| {
-            let value = std::env::var(format!("GC_{}", section.to_uppercase())).ok()?;
-            (!value.is_empty()).then(|| (section.to_owned(), value))
-        });
         Self {
             root: root.into(),
             // Asked once: after an upgrade in place the system's answer names a deleted file.
             gc_exe: std::env::current_exe().unwrap_or_else(|_| "gc".into()),
             more: Vec::new(),
-            providers: providers.collect(),
+            providers: environment_providers(),
         }
     }
 
@@ -167,6 +166,13 @@ impl Loader {
     #[must_use]
     pub fn provider(mut self, section: impl Into<String>, word: impl Into<String>) -> Self {
         self.providers.insert(section.into(), word.into());
+        self
+    }
+
+    /// Takes these providers, by section, in place of what the environment says.
+    #[must_use]
+    pub fn environment(mut self, providers: BTreeMap<String, String>) -> Self {
+        self.providers = providers;
         self
     }
 
@@ -244,6 +250,16 @@ impl Loader {
             composed,
         }
     }
+}
+
+/// Providers that the environment of this process asks for, by section.
+fn environment_providers() -> BTreeMap<String, String> {
+    let sections = ["session", "beads", "events", "mail"].into_iter();
+    let asked = sections.filter_map(|section| {
+        let value = std::env::var(format!("GC_{}", section.to_uppercase())).ok()?;
+        (!value.is_empty()).then(|| (section.to_owned(), value))
+    });
+    asked.collect()
 }
 
 /// One load, be it a success or not.

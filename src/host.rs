@@ -89,7 +89,7 @@ impl Opener {
         let providers =
             HostProviders::with(config.clone(), loaded.session.clone()).others(own.collect());
         let providers = Arc::new(providers);
-        let sessions = providers.provide(spec.provider.clone()).await;
+        let sessions = providers.provide(spec.clone()).await;
         follow::sessions(&files, &providers);
         let log = EventLog::new(city.state_dir()).rotating(loaded.rotation);
         let journal = journal(log.clone())?;

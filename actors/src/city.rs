@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -131,6 +131,10 @@ pub(crate) struct CityState {
     epoch: u64,
     tick_timer: Option<Timer>,
     config: ConfigStatus,
+    /// Reloads that wait for the end of a swap, or of the first look at what runs.
+    postponed: Vec<Option<RpcReplyPort<ReloadOutcome>>>,
+    /// Permits for pool checks and hooks (`check_parallelism`).
+    checks: Arc<Semaphore>,
     tracker: Option<Addr<TrackerMsg>>,
     tracker_failures: Vec<Instant>,
     began: Instant,
@@ -188,6 +192,8 @@ impl Actor for CitySupervisor {
             epoch: 0,
             tick_timer: None,
             config: ConfigStatus::loaded(wall),
+            postponed: Vec::new(),
+            checks: Arc::new(Semaphore::new(args.spec.daemon.check_parallelism)),
             tracker: None,
             tracker_failures: Vec::new(),
             began: now,
@@ -226,6 +232,7 @@ impl Actor for CitySupervisor {
             }
             CityMsg::Reach(agent, reply) => drop(reply.send(st.reach(&agent))),
             CityMsg::Provided(spec, provided, reply) => st.on_provided(spec, provided, reply).await,
+            CityMsg::Retired => st.on_retired(),
             CityMsg::Tick(trigger) => st.on_tick(trigger),
             CityMsg::Reload(reply) => st.on_reload(reply),
             CityMsg::Loaded(result, reply) => st.on_loaded(result, reply).await,
@@ -241,6 +248,7 @@ impl Actor for CitySupervisor {
             CityMsg::GraceOver => st.on_grace_over(),
             CityMsg::Swept => st.on_swept(),
             CityMsg::View(reply) => drop(reply.send(st.view())),
+            CityMsg::Spec(reply) => drop(reply.send(st.args.spec.clone())),
             CityMsg::Tree(reply) => drop(reply.send(st.tree())),
             #[allow(clippy::panic)] // the whole point
             CityMsg::Crash => panic!("fault drill: city {} told to crash", st.args.spec.name),

@@ -14,7 +14,7 @@ use crate::machine::{
     MachineArgs, MachineMsg, MachinePorts, MachineSettings, MachineSupervisor, Reconciled,
 };
 use crate::mailbox::{Addr, Drill, Gauge};
-use crate::model::{AgentName, AgentState, CityView, MachineView, StopSummary};
+use crate::model::{AgentName, AgentState, CitySpec, CityView, MachineView, StopSummary};
 use crate::policy::Trigger;
 use crate::session::SessionRef;
 use crate::tree::Tree;
@@ -245,6 +245,18 @@ impl CityRef {
         self.addr()
             .await?
             .ask(ANSWER_LIMIT, CityMsg::View)
+            .await
+            .ok_or(AskError::NoAnswer)
+    }
+
+    /// The config in force.
+    ///
+    /// # Errors
+    /// If the city is not running or does not answer.
+    pub async fn spec(&self) -> Result<Arc<CitySpec>, AskError> {
+        self.addr()
+            .await?
+            .ask(ANSWER_LIMIT, CityMsg::Spec)
             .await
             .ok_or(AskError::NoAnswer)
     }

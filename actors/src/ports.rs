@@ -17,6 +17,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::model::CitySpec;
+
 pub use cities::{Cities, CityEntry, OpenError, Opened, Registered};
 pub use clock::{Clock, Tokens};
 pub use desired::{Desired, Diagnostic, LoadError, Related};
@@ -32,10 +34,11 @@ pub use shell::{Shell, ShellError, ShellJob};
 /// What every port call returns: a boxed future, so that ports stay object-safe.
 pub type PortFuture<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-/// Builds session providers by their word in the config.
+/// Builds session providers as the config asks for them.
 pub trait Providers: Send + Sync + 'static {
-    /// Builds the provider `word` and proves that it can be used.
-    fn provide(&self, word: String) -> PortFuture<'_, Arc<dyn Sessions>, String>;
+    /// Builds the provider that `spec` names, with its settings, and proves that it can be used.
+    /// Sessions of the one in use are not touched.
+    fn provide(&self, spec: Arc<CitySpec>) -> PortFuture<'_, Arc<dyn Sessions>, String>;
 }
 
 /// The ports of one city.

@@ -4,16 +4,15 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::context::{Context, Seat, read};
+use super::context::{Context, read};
 use super::discover::Access;
 use super::error::{CliError, CliResult, Code};
 use super::listing::ListFlags;
 use super::output::Mark;
-use super::query::city_status;
+use super::query::{city_status, running_city};
 use super::status::text::agent_counts;
 use super::stop::RELOAD_LIMIT;
 use super::values::table;
-use crate::control::client::ClientError;
 use crate::model::{CityInfo, CityStatus};
 
 /// Arguments of `gc cities`.
@@ -153,15 +152,7 @@ impl ReloadArgs {
     /// If the city does not run, or its config has errors.
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
         let root = context.city(self.city.as_deref(), Access::Change)?;
-        let mut client = match context.seat(&root)? {
-            Seat::Standalone(client) | Seat::Supervisor(client) => client,
-            Seat::Nobody => return Err(ClientError::NotRunning.into()),
-        };
-        let running = city_status(&mut client, &root)?.is_some_and(|state| state.city.running);
-        if !running {
-            let message = format!("the city at {} is not running", root.display());
-            return Err(CliError::new(Code::NotRunning, message).hint("gc start"));
-        }
+        let mut client = running_city(context, &root)?;
         let params = json!({"path": root});
         let answer = client.call_within("city.reload", params, Some(RELOAD_LIMIT))?;
         outcome(context, &answer)

@@ -1,24 +1,27 @@
 //! `gc config`: what a city's files say, and why.
 
+mod diff;
+
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::context::Context;
+use super::context::{Context, read};
 use super::discover::Access;
 use super::error::{CliError, CliResult, Code};
 use super::output::Mark;
+use super::query::running_city;
 use super::values::{count, did_you_mean};
 use crate::config::keys::{FILES, FileKind};
-use crate::config::{Explained, Loader, Resolved, schema, to_toml};
+use crate::config::{Explained, Loader, Resolved, Running, schema, to_toml};
 
 /// Arguments of `gc config`.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
-    after_help = "Examples:\n  gc config validate\n  gc config show --agent worker\n  gc config explain daemon.max_restarts\n  gc config schema --format markdown"
+    after_help = "Examples:\n  gc config validate\n  gc config show --agent worker\n  gc config explain daemon.max_restarts\n  gc config diff\n  gc config schema --format markdown"
 )]
 pub(super) struct ConfigArgs {
     #[command(subcommand)]
@@ -33,13 +36,15 @@ enum ConfigCommand {
     Explain(ExplainArgs),
     /// Check the config and say what is wrong with it
     Validate(ValidateArgs),
+    /// Say what would change if the files came into force in the running city
+    Diff(diff::DiffArgs),
     /// Print the schema or the reference page of a file
     Schema(SchemaArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  gc config show\n  gc config show --agent backend/worker --format json\n  gc config show -f experiment.toml"
+    after_help = "Examples:\n  gc config show\n  gc config show --agent backend/worker --format json\n  gc config show --running\n  gc config show -f experiment.toml"
 )]
 struct ShowArgs {
     /// How to print it
@@ -48,6 +53,9 @@ struct ShowArgs {
     /// Only this agent
     #[arg(long)]
     agent: Option<String>,
+    /// What is in force in the running city, whatever its files say by now
+    #[arg(long, conflicts_with = "files")]
+    running: bool,
     #[command(flatten)]
     more: More,
 }
@@ -120,6 +128,7 @@ impl ConfigArgs {
             ConfigCommand::Show(args) => args.run(context),
             ConfigCommand::Explain(args) => args.run(context),
             ConfigCommand::Validate(args) => args.run(context),
+            ConfigCommand::Diff(args) => args.run(context),
             ConfigCommand::Schema(args) => args.run(context),
         }
     }
@@ -146,6 +155,9 @@ fn tell(text: &str) {
 
 impl ShowArgs {
     fn run(&self, context: &Context) -> CliResult<u8> {
+        if self.running {
+            return self.show_running(context);
+        }
         let resolved = self.more.resolve(context, None)?;
         let failed = match &resolved.result {
             Ok(city) => {
@@ -160,20 +172,48 @@ impl ShowArgs {
         let shown = match &self.agent {
             Some(name) => resolved
                 .show_agent(name)
-                .ok_or_else(|| unknown_agent(name, &resolved))?,
+                .ok_or_else(|| unknown_agent(name, &resolved.agents()))?,
             None => resolved.show(),
         };
-        if context.out.json || self.format == Format::Json {
-            context.out.document(&shown)?;
-        } else {
-            context.out.line(to_toml(&shown).trim_end())?;
-        }
+        self.print(context, &shown)?;
         Ok(u8::from(failed))
+    }
+
+    fn show_running(&self, context: &Context) -> CliResult<u8> {
+        let running = running(context, &context.city(None, Access::Read)?)?;
+        let names = || -> Vec<String> {
+            let names = running.agents.iter().map(|agent| agent.name.to_string());
+            names.collect()
+        };
+        match &self.agent {
+            Some(name) => {
+                let shown = running.show_agent(name);
+                self.print(
+                    context,
+                    &shown.ok_or_else(|| unknown_agent(name, &names()))?,
+                )?;
+            }
+            None => self.print(context, &running.config)?,
+        }
+        Ok(0)
+    }
+
+    fn print(&self, context: &Context, shown: &Value) -> CliResult {
+        if context.out.json || self.format == Format::Json {
+            context.out.document(shown)
+        } else {
+            context.out.line(to_toml(shown).trim_end())
+        }
     }
 }
 
-fn unknown_agent(name: &str, resolved: &Resolved) -> CliError {
-    let names = resolved.agents();
+/// What is in force in the city at `root`.
+fn running(context: &Context, root: &Path) -> CliResult<Running> {
+    let mut client = running_city(context, root)?;
+    read(client.call("city.config", json!({"path": root}))?)
+}
+
+fn unknown_agent(name: &str, names: &[String]) -> CliError {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let error = CliError::new(Code::NotFound, format!("there is no agent {name}"));
     match did_you_mean(name, &names) {

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::context::read;
+use super::context::{Context, Seat, read};
 use super::error::{CliError, CliResult, Code};
 use super::values::millis;
 use crate::control::client::{Client, ClientError};
@@ -33,6 +33,22 @@ pub(super) fn city_status(client: &mut Client, root: &Path) -> CliResult<Option<
         Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A connection to whoever runs the city at `root` now.
+///
+/// # Errors
+/// [`Code::NotRunning`] if nobody does.
+pub(super) fn running_city(context: &Context, root: &Path) -> CliResult<Client> {
+    let mut client = match context.seat(root)? {
+        Seat::Standalone(client) | Seat::Supervisor(client) => client,
+        Seat::Nobody => return Err(ClientError::NotRunning.into()),
+    };
+    if city_status(&mut client, root)?.is_some_and(|state| state.city.running) {
+        return Ok(client);
+    }
+    let message = format!("the city at {} is not running", root.display());
+    Err(CliError::new(Code::NotRunning, message).hint("gc start"))
 }
 
 /// What the supervisor did to follow the registry.

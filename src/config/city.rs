@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gascity_actors::model::{
-    CityName, CitySpec, Daemon, OnDrift, RestartLimit, Stdin, Strategy, Template,
+    AgentSpec, CityName, CitySpec, Daemon, OnDrift, RestartLimit, Stdin, Strategy, Template,
 };
 
 use super::RigInfo;
@@ -165,6 +166,8 @@ pub(super) fn build(
         spec: CitySpec {
             max_agents: workspace.count("max_agents").filter(|max| *max > 0),
             provider: settings.provider.clone(),
+            provider_settings: provider_settings(&session, &settings, &agents),
+            document: "".into(),
             name: name?,
             root: around.root.to_owned(),
             revision: sources.revision(around.root),
@@ -222,6 +225,33 @@ fn identity(city: &Fields, around: &Surroundings<'_>) -> BTreeMap<String, String
             events.unwrap_or("file").to_owned(),
         ),
     ])
+}
+
+/// What the session providers in use are built with, so that a change needs others.
+fn provider_settings(
+    session: &Fields,
+    settings: &SessionSettings,
+    agents: &[Arc<AgentSpec>],
+) -> BTreeMap<String, String> {
+    let own = agents
+        .iter()
+        .filter_map(|agent| agent.launch.session.as_deref());
+    let words: Vec<&str> = own.chain([settings.provider.as_str()]).collect();
+    let mut found = BTreeMap::new();
+    if words.iter().any(|word| ["", "auto", "tmux"].contains(word)) {
+        let socket = settings.socket.iter();
+        found.extend(socket.map(|name| ("session.socket".to_owned(), name.clone())));
+        let (config, lines) = (&settings.tmux_config, settings.history_lines);
+        found.insert("session.tmux_config".to_owned(), config.clone());
+        found.insert("session.history_lines".to_owned(), lines.to_string());
+    }
+    if let Some(k8s) = session.table("k8s").filter(|_| words.contains(&"k8s")) {
+        let keys = k8s
+            .iter()
+            .filter_map(|(name, _)| Some((name, k8s.text(name)?)));
+        found.extend(keys.map(|(name, value)| (format!("session.k8s.{name}"), value.to_owned())));
+    }
+    found
 }
 
 /// The configured name, or that of the directory.
@@ -327,6 +357,9 @@ fn daemon_settings(fields: &Fields) -> Daemon {
         check_timeout: fields
             .duration("check_timeout")
             .unwrap_or(default.check_timeout),
+        check_parallelism: fields
+            .count("check_parallelism")
+            .unwrap_or(default.check_parallelism),
         drift_drain_timeout: fields
             .duration("drift_drain_timeout")
             .unwrap_or(default.drift_drain_timeout),

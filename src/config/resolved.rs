@@ -2,6 +2,8 @@
 
 mod show;
 
+use std::sync::Arc;
+
 use gascity_actors::model::AgentName;
 use gascity_actors::ports::LoadError;
 use serde::Serialize;
@@ -12,6 +14,7 @@ use super::edit::Target;
 use super::fields::{Field, Fields, Item, Old, Value};
 use super::files::{Files, Layer};
 use super::keys::{AGENT, CITY, Kind, Section, nearest};
+use super::running::RunningAgent;
 use super::tree::Span;
 use super::{Attempt, LoadedCity, Loader, schema};
 
@@ -117,6 +120,14 @@ impl Resolved {
         matches!(below, Some(Value::Flag(true)))
     }
 
+    /// Keeps what [`Self::show`] says in the spec, for whoever asks a running city.
+    pub(super) fn keep_document(&mut self) {
+        let document = self.show().to_string().into();
+        if let Ok(city) = &mut self.result {
+            Arc::make_mut(&mut city.spec).document = document;
+        }
+    }
+
     /// The whole config as one, with defaults; secrets are masked.
     #[must_use]
     pub fn show(&self) -> Json {
@@ -182,13 +193,7 @@ impl Resolved {
             city.spec.agent(&name).cloned()
         });
         if let Some(spec) = spec {
-            shown["resolved"] = json!({
-                "session": spec.session,
-                "command": spec.launch.command.to_string(),
-                "work_dir": spec.launch.work_dir,
-                "fingerprint": spec.fingerprint.hash,
-                "fingerprint_parts": spec.fingerprint.fields.keys().collect::<Vec<_>>(),
-            });
+            shown["resolved"] = RunningAgent::of(&spec).resolved();
         }
         Some(shown)
     }

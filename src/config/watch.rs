@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::source::file_of;
 use super::sources::Sources;
-use super::{LoadedCity, Loader};
+use super::{LoadedCity, Loader, Resolved};
 
 /// Quiet time after the last event before a change is told.
 const QUIET: Duration = Duration::from_millis(200);
@@ -92,13 +92,19 @@ impl Desired for ConfigFiles {
     fn load(&self) -> PortFuture<'_, Arc<CitySpec>, LoadError> {
         Box::pin(async move {
             let loader = self.loader.clone();
-            let attempt = tokio::task::spawn_blocking(move || loader.attempt())
-                .await
-                .map_err(|error| broken(&error))?;
-            let patrol = attempt.result.as_ref().ok();
+            let load = move || {
+                let mut attempt = loader.attempt();
+                let sources = std::mem::take(&mut attempt.sources);
+                let mut resolved = Resolved::of(attempt);
+                resolved.keep_document();
+                (resolved.result, sources)
+            };
+            let load = tokio::task::spawn_blocking(load).await;
+            let (result, sources) = load.map_err(|error| broken(&error))?;
+            let patrol = result.as_ref().ok();
             let patrol = patrol.map(|city| city.spec.daemon.patrol_interval);
-            self.files.follow(attempt.sources, patrol);
-            let loaded = attempt.result?;
+            self.files.follow(sources, patrol);
+            let loaded = result?;
             let spec = loaded.spec.clone();
             self.loaded.send_replace(Some(Arc::new(loaded)));
             Ok(spec)

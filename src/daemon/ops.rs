@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::live::Live;
+use crate::config::Running;
 use crate::control::server::{Handler, Reply};
 use crate::control::wire::{Code, VERSION, WireError};
 use crate::model::{CityInfo, CityStatus, MachineView, StopSummary, millis};
@@ -28,7 +29,14 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(180);
 /// A request that takes longer is worth a line in the log.
 const SLOW: Duration = Duration::from_secs(1);
 /// What may be asked while the process is being upgraded.
-const LOOKS: [&str; 5] = ["hello", "ping", "status", "city.status", "actors.tree"];
+const LOOKS: [&str; 6] = [
+    "hello",
+    "ping",
+    "status",
+    "city.status",
+    "city.config",
+    "actors.tree",
+];
 
 /// What a fault drill does to an actor.
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +122,7 @@ impl Ops {
             "event" => self.event(params).await,
             "city.wait" => self.wait(params),
             "city.status" => self.city_status(params).await,
+            "city.config" => self.city_config(params).await,
             "city.reload" => self.city_reload(params).await,
             "agent.command" => self.agent_command(params).await,
             "agent.peek" => self.agent_peek(params).await,
@@ -256,6 +265,14 @@ impl Ops {
             status["view"] = json!(view);
         }
         Ok(Reply::One(status))
+    }
+
+    /// The config in force.
+    async fn city_config(&self, params: &Value) -> Answer {
+        let city = self.door.city(self.city(params)?.path);
+        let spec = city.spec().await.map_err(unanswered)?;
+        let view = city.view().await.map_err(unanswered)?;
+        Ok(Reply::One(json!(Running::of(&spec, &view))))
     }
 
     async fn city_reload(&self, params: &Value) -> Answer {

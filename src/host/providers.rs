@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::SessionSettings;
+use crate::model::CitySpec;
 use crate::ports::{PortFuture, Providers, Sessions};
 use crate::sessions::choose::choose;
 use crate::sessions::router::Router;
@@ -31,10 +32,22 @@ struct Shop {
 #[derive(Debug, Default)]
 struct Built {
     subprocess: Option<Subprocess>,
-    tmux: Option<Tmux>,
+    /// With what it was built with.
+    tmux: Option<(TmuxKeys, Tmux)>,
     fake: Option<Arc<Fake>>,
     /// By their scripts.
     exec: BTreeMap<String, Arc<Exec>>,
+}
+
+/// `session.socket`, `session.tmux_config` and `session.history_lines`.
+type TmuxKeys = (Option<String>, String, u32);
+
+fn tmux_keys(session: &SessionSettings) -> TmuxKeys {
+    (
+        session.socket.clone(),
+        session.tmux_config.clone(),
+        session.history_lines,
+    )
 }
 
 impl Built {
@@ -86,11 +99,12 @@ impl HostProviders {
         self
     }
 
-    async fn route(&self, word: &str) -> Result<Arc<dyn Sessions>, String> {
-        let chosen = choose(word);
-        let base = self.shop.build(&chosen.word)?;
+    async fn route(&self, spec: &CitySpec) -> Result<Arc<dyn Sessions>, String> {
+        let chosen = choose(&spec.provider);
+        let session = self.shop.session_of(spec);
+        let base = self.shop.build(&chosen.word, &session)?;
         let shop = self.shop.clone();
-        let build = Arc::new(move |word: &str| shop.build(&choose(word).word));
+        let build = Arc::new(move |word: &str| shop.build(&choose(word).word, &session));
         let mut others = self.others.clone();
         others.extend(self.left_on(&chosen.word).await);
         let router = Router::new(base, chosen.why, build, &others)?;
@@ -112,7 +126,8 @@ impl HostProviders {
         }
         // Of a script that is gone nothing can be learnt.
         let scripts = Exec::left(root).into_iter().filter(|word| word != base);
-        words.extend(scripts.filter(|word| self.shop.build(word).is_ok()));
+        let session = &self.shop.session;
+        words.extend(scripts.filter(|word| self.shop.build(word, session).is_ok()));
         words
     }
 
@@ -121,7 +136,7 @@ impl HostProviders {
         if std::fs::read_dir(noted).is_ok_and(|mut noted| noted.next().is_none()) {
             return false;
         }
-        let Ok(sessions) = self.shop.build("subprocess") else {
+        let Ok(sessions) = self.shop.build("subprocess", &self.shop.session) else {
             return false;
         };
         let listing = sessions.snapshot().await;
@@ -139,7 +154,20 @@ impl HostProviders {
 }
 
 impl Shop {
-    fn build(&self, word: &str) -> Result<Arc<dyn Sessions>, String> {
+    /// The settings with what `spec` says of those that need another provider.
+    fn session_of(&self, spec: &CitySpec) -> SessionSettings {
+        let mut session = self.session.clone();
+        let said = |key: &str| spec.provider_settings.get(key).cloned();
+        if let Some(config) = said("session.tmux_config") {
+            session.socket = said("session.socket");
+            session.tmux_config = config;
+        }
+        let lines = said("session.history_lines").and_then(|lines| lines.parse().ok());
+        session.history_lines = lines.unwrap_or(session.history_lines);
+        session
+    }
+
+    fn build(&self, word: &str, session: &SessionSettings) -> Result<Arc<dyn Sessions>, String> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         match word {
             "subprocess" => {
@@ -152,17 +180,18 @@ impl Shop {
                 Ok(Arc::new(provider))
             }
             "tmux" => {
+                let keys = tmux_keys(session);
                 let provider = match &built.tmux {
-                    Some(provider) => provider.clone(),
-                    None => self.tmux()?,
+                    Some((with, provider)) if *with == keys => provider.clone(),
+                    _ => self.tmux(session)?,
                 };
-                built.tmux = Some(provider.clone());
+                built.tmux = Some((keys, provider.clone()));
                 Ok(Arc::new(provider))
             }
             "fake" => Ok(built.fake.get_or_insert_with(Arc::default).clone()),
             "fail" => Ok(Arc::new(Fail::default())),
             other => match other.strip_prefix("exec:") {
-                Some(script) => built.exec(script, &self.config, &self.session),
+                Some(script) => built.exec(script, &self.config, session),
                 None => Err(format!(
                     "there is no session provider {other:?}; available: auto, tmux, subprocess, \
                      exec:<script>, fake, fail"
@@ -173,10 +202,13 @@ impl Shop {
 }
 
 impl Shop {
-    fn tmux(&self) -> Result<Tmux, String> {
+    fn tmux(&self, session: &SessionSettings) -> Result<Tmux, String> {
         let failed = |why: String| format!("session provider tmux: {why}");
         let program = tmux::find().map_err(failed)?;
-        Tmux::new(tmux_config(self.config.clone(), program, &self.session)).map_err(failed)
+        let config = tmux_config(self.config.clone(), program, session);
+        let tmux = Tmux::new(config).map_err(failed)?;
+        tmux.probe().map_err(failed)?;
+        Ok(tmux)
     }
 }
 
@@ -222,8 +254,8 @@ fn tmux_config(city: SubprocessConfig, program: PathBuf, session: &SessionSettin
 }
 
 impl Providers for HostProviders {
-    fn provide(&self, word: String) -> PortFuture<'_, Arc<dyn Sessions>, String> {
-        Box::pin(async move { self.route(&word).await })
+    fn provide(&self, spec: Arc<CitySpec>) -> PortFuture<'_, Arc<dyn Sessions>, String> {
+        Box::pin(async move { self.route(&spec).await })
     }
 }
 
@@ -238,6 +270,10 @@ mod tests {
         HostProviders::new(SubprocessConfig::new(root.into(), name, "gc".into()))
     }
 
+    fn asking_for(word: &str) -> Arc<CitySpec> {
+        Arc::new(CitySpec::builder("test").provider(word).build().unwrap())
+    }
+
     #[tokio::test]
     async fn words_name_providers() {
         let dir = tempfile::tempdir().unwrap();
@@ -247,11 +283,11 @@ mod tests {
             ("fake", "fake"),
             ("fail", "fail"),
         ] {
-            let sessions = providers.provide(word.into()).await.unwrap();
+            let sessions = providers.provide(asking_for(word)).await.unwrap();
             assert_eq!(sessions.provider(), provider);
             assert_eq!(sessions.snapshot().await.is_err(), word == "fail");
         }
-        let Err(error) = providers.provide("screen".into()).await else {
+        let Err(error) = providers.provide(asking_for("screen")).await else {
             panic!("there is no such provider");
         };
         assert!(error.contains("screen"));
@@ -261,7 +297,8 @@ mod tests {
     #[tokio::test]
     async fn a_provider_that_fails_says_so_instead_of_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let fail = providers(dir.path()).provide("fail".into()).await.unwrap();
+        let providers = providers(dir.path());
+        let fail = providers.provide(asking_for("fail")).await.unwrap();
         let error = fail.snapshot().await.unwrap_err();
         assert_eq!(error, SessionError::Backend("session unavailable".into()));
     }

@@ -174,6 +174,15 @@ impl Tmux {
         })))
     }
 
+    /// Whether the city may have its server where the config says. Starts nothing; blocks for as long
+    /// as a question to tmux takes.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    pub(crate) fn probe(&self) -> Result<(), String> {
+        self.0.connector.probe()
+    }
+
     /// Lets go of the server: no session is touched, none is looked at any more, and no connection
     /// is made again.
     pub fn close(&self) {

@@ -1,4 +1,5 @@
 //! The config of a running city, and the commands about it (config.md 5, 7 and 8).
 
 mod commands;
+mod diff;
 mod reload;

@@ -56,6 +56,7 @@ impl CityState {
             self.stage = Stage::Running;
             self.report(CityStatus::Running);
         }
+        self.reload_postponed();
     }
 
     /// Gives slots their charged ends back. Members of a pool have none before its first check.

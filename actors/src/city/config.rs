@@ -6,9 +6,10 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use ractor::RpcReplyPort;
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::{CityMsg, CityState, events};
+use super::{CityMsg, CityState, Stage, events};
 use crate::machine::MachineMsg;
 use crate::model::{AgentName, AgentSpec, CityName, CitySpec, ConfigState, ConfigView, EventDraft};
 use crate::policy::{Graph, Phase, Slot, Trigger};
@@ -74,7 +75,11 @@ impl CityState {
         reply: Option<RpcReplyPort<ReloadOutcome>>,
     ) {
         let outcome = match result {
-            Ok(spec) if self.swaps_provider(&spec) => return self.provide(spec, reply),
+            Ok(spec) if self.swaps_provider(&spec) => match self.is_open() {
+                true => return self.provide(spec, reply),
+                false => return self.postpone(reply),
+            },
+            Ok(_) if matches!(self.stage, Stage::Swapping(_)) => return self.postpone(reply),
             result => self.take_config(result),
         };
         if matches!(outcome, ReloadOutcome::Reloaded) {
@@ -83,10 +88,22 @@ impl CityState {
         answer(reply, outcome);
     }
 
+    /// Loads once more when the city is open: no config is taken in the midst of a swap.
+    pub(super) fn postpone(&mut self, reply: Option<RpcReplyPort<ReloadOutcome>>) {
+        self.postponed.push(reply);
+    }
+
+    pub(super) fn reload_postponed(&mut self) {
+        for reply in std::mem::take(&mut self.postponed) {
+            self.on_reload(reply);
+        }
+    }
+
     fn swaps_provider(&self, spec: &CitySpec) -> bool {
         self.fixed_keys(spec).is_empty()
-            && self.is_open()
-            && spec.provider != self.args.spec.provider
+            && !self.is_stopping()
+            && (spec.provider != self.args.spec.provider
+                || spec.provider_settings != self.args.spec.provider_settings)
     }
 
     pub(super) fn take_config(
@@ -207,6 +224,10 @@ impl CityState {
             .filter(|agent| !kept.contains(agent))
             .cloned()
             .collect();
+        if self.args.spec.daemon.check_parallelism != spec.daemon.check_parallelism {
+            // Those under way keep their permits of before.
+            self.checks = Arc::new(Semaphore::new(spec.daemon.check_parallelism));
+        }
         self.args.spec = spec;
         self.args.machine.send(MachineMsg::Configured {
             path: self.args.path.clone(),

@@ -79,7 +79,8 @@ impl CityState {
         self.args.spec.agents.iter().filter_map(pool).collect()
     }
 
-    /// Launches the check of every pool that has none under way. Nobody waits for them.
+    /// Launches the check of every pool that has none under way, a few at a time. Nobody waits for
+    /// them.
     pub(super) fn check_pools(&mut self) {
         for (agent, pool) in self.templates() {
             let idle = self.args.spec.suspended || agent.suspended || pool.max == Some(0);
@@ -89,8 +90,13 @@ impl CityState {
             };
             state.checking = true;
             let job = hook(line, &pool, &agent.name, pool.check_timeout);
-            let (me, ports) = (self.me.clone(), self.args.ports.clone());
+            let (me, ports, checks) = (
+                self.me.clone(),
+                self.args.ports.clone(),
+                self.checks.clone(),
+            );
             tokio::spawn(async move {
+                let _permit = checks.acquire().await; // never closed
                 let result = match ports.shell.run(job).await {
                     Ok(output) => parse_count(&output).map_err(|error| (error, false)),
                     Err(error) => {
@@ -189,7 +195,9 @@ impl CityState {
     fn run_hook(&self, which: &'static str, line: String, pool: &PoolSpec, agent: &AgentName) {
         let job = hook(line, pool, agent, self.args.spec.daemon.check_timeout);
         let (ports, agent) = (self.args.ports.clone(), agent.clone());
+        let checks = self.checks.clone();
         tokio::spawn(async move {
+            let _permit = checks.acquire().await; // never closed
             if let Err(error) = ports.shell.run(job).await {
                 tracing::warn!(%agent, %error, "{which} failed");
             }

@@ -70,6 +70,8 @@ pub(crate) enum CityMsg {
         Result<Provided, String>,
         Option<RpcReplyPort<ReloadOutcome>>,
     ),
+    /// The provider before has let go.
+    Retired,
     /// A slot's delay is over.
     Due(AgentName),
     /// End the city.
@@ -83,6 +85,8 @@ pub(crate) enum CityMsg {
     Swept,
     /// How are things?
     View(RpcReplyPort<CityView>),
+    /// What is in force?
+    Spec(RpcReplyPort<Arc<CitySpec>>),
     /// The city and everything below it.
     Tree(RpcReplyPort<Node>),
     /// Panic, for fault drills.
@@ -102,6 +106,7 @@ impl CityMsg {
             Self::Command(..) => "Command",
             Self::Reach(..) => "Reach",
             Self::Provided(..) => "Provided",
+            Self::Retired => "Retired",
             Self::Tick(_) => "Tick",
             Self::Reload(_) => "Reload",
             Self::Loaded(..) => "Loaded",
@@ -113,6 +118,7 @@ impl CityMsg {
             Self::GraceOver => "GraceOver",
             Self::Swept => "Swept",
             Self::View(_) => "View",
+            Self::Spec(_) => "Spec",
             Self::Tree(_) => "Tree",
             Self::Crash => "Crash",
             Self::Hang => "Hang",

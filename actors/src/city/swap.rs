@@ -1,10 +1,14 @@
 //! Another session provider: proven first, then all agents stop under the old one and start under
 //! the new.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::RpcReplyPort;
+use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::config::answer;
 use super::shutdown::Retreat;
@@ -14,12 +18,17 @@ use crate::policy::{TickGate, Trigger};
 use crate::ports::{CityPorts, Diagnostic, LoadError, Sessions};
 use crate::worker::WorkerShared;
 
+/// How long the old provider may take to let go.
+const RETIRE_LIMIT: Duration = Duration::from_secs(10);
+
 /// A swap under way.
 pub(super) struct Swap {
     sessions: Arc<dyn Sessions>,
     spec: Arc<CitySpec>,
     reply: Option<RpcReplyPort<ReloadOutcome>>,
     pub(super) retreat: Retreat,
+    /// Everybody is gone; the old provider lets go of what it kept for them.
+    retiring: bool,
 }
 
 impl std::fmt::Debug for Swap {
@@ -33,7 +42,7 @@ impl CityState {
     pub(super) fn provide(&self, spec: Arc<CitySpec>, reply: Option<RpcReplyPort<ReloadOutcome>>) {
         let (me, ports) = (self.me.clone(), self.args.ports.clone());
         tokio::spawn(async move {
-            let provided = ports.providers.provide(spec.provider.clone()).await;
+            let provided = ports.providers.provide(spec.clone()).await;
             me.send(CityMsg::Provided(spec, provided.map(Provided), reply));
         });
     }
@@ -49,7 +58,7 @@ impl CityState {
                 let diagnostic = Diagnostic {
                     severity: "error".into(),
                     code: "invalid-value".into(),
-                    path: "session.provider".into(),
+                    path: self.swapped_keys(&spec).swap_remove(0),
                     message: message.clone(),
                     ..Diagnostic::default()
                 };
@@ -60,7 +69,8 @@ impl CityState {
                 let outcome = self.take_config(Err(error));
                 answer(reply, outcome);
             }
-            Ok(_) if !self.is_open() => answer(reply, ReloadOutcome::Unchanged),
+            Ok(_) if self.is_stopping() => answer(reply, ReloadOutcome::Unchanged),
+            Ok(_) if !self.is_open() => self.postpone(reply),
             Ok(Provided(sessions)) => {
                 self.drop_plan();
                 self.stop_plan = None;
@@ -70,14 +80,50 @@ impl CityState {
                     spec,
                     reply,
                     retreat: Retreat::default(),
+                    retiring: false,
                 });
                 self.retreat(StopReason::Swap).await;
             }
         }
     }
 
-    /// Nothing runs under the old provider any more.
+    /// What a new config says of the session provider that is not so now.
+    fn swapped_keys(&self, spec: &CitySpec) -> Vec<String> {
+        let own = &self.args.spec;
+        let mut keys = Vec::new();
+        if own.provider != spec.provider {
+            keys.push("session.provider".to_owned());
+        }
+        let (own, new) = (&own.provider_settings, &spec.provider_settings);
+        let all: BTreeSet<&String> = own.keys().chain(new.keys()).collect();
+        keys.extend(
+            all.into_iter()
+                .filter(|key| own.get(*key) != new.get(*key))
+                .cloned(),
+        );
+        keys
+    }
+
+    /// Nothing runs under the old provider any more. What it kept goes before the new one begins:
+    /// both may want the same socket.
     pub(super) fn finish_swap(&mut self) {
+        let Stage::Swapping(swap) = &mut self.stage else {
+            return;
+        };
+        if std::mem::replace(&mut swap.retiring, true) {
+            return;
+        }
+        let (me, old) = (self.me.clone(), self.args.ports.sessions.clone());
+        tokio::spawn(async move {
+            let _ = timeout(RETIRE_LIMIT, old.retire()).await; // nothing of ours is left there
+            me.send(CityMsg::Retired);
+        });
+    }
+
+    pub(super) fn on_retired(&mut self) {
+        if !matches!(self.stage, Stage::Swapping(_)) {
+            return; // stopped meanwhile
+        }
         let Stage::Swapping(Swap {
             sessions,
             spec,
@@ -87,10 +133,7 @@ impl CityState {
         else {
             return;
         };
-        let old = self.args.ports.sessions.clone();
-        tokio::spawn(async move {
-            let _ = old.retire().await; // nothing of ours is left there
-        });
+        let keys = self.swapped_keys(&spec);
         let from = self.args.spec.provider.clone();
         let ports = Arc::new(CityPorts {
             sessions,
@@ -109,7 +152,8 @@ impl CityState {
         self.emit(
             EventDraft::new("provider.swapped", "")
                 .with("from", from)
-                .with("to", to),
+                .with("to", to)
+                .with("keys", json!(keys)),
         );
         self.pumps.clear();
         self.pump_events();

@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use super::MemorySessions;
 use crate::mailbox::lock;
+use crate::model::CitySpec;
 use crate::ports::{PortFuture, Providers, Sessions};
 
 /// Providers in memory, by their word. A word without one cannot be used.
@@ -17,7 +18,8 @@ impl MemoryProviders {
 }
 
 impl Providers for MemoryProviders {
-    fn provide(&self, word: String) -> PortFuture<'_, Arc<dyn Sessions>, String> {
+    fn provide(&self, spec: Arc<CitySpec>) -> PortFuture<'_, Arc<dyn Sessions>, String> {
+        let word = spec.provider.clone();
         let found = lock(&self.0).get(&word).cloned();
         Box::pin(async move {
             let found = found.ok_or_else(|| format!("session provider {word} cannot be used"))?;

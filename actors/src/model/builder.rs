@@ -23,6 +23,7 @@ pub struct CitySpecBuilder {
     suspended: bool,
     max_agents: Option<usize>,
     provider: String,
+    provider_settings: BTreeMap<String, String>,
     agents: Vec<AgentSpecBuilder>,
 }
 
@@ -55,6 +56,7 @@ impl CitySpecBuilder {
             suspended: false,
             max_agents: None,
             provider: "auto".into(),
+            provider_settings: BTreeMap::new(),
             agents: Vec::new(),
         }
     }
@@ -101,6 +103,12 @@ impl CitySpecBuilder {
         self
     }
 
+    /// One setting that the session provider is built with.
+    pub fn provider_setting(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.provider_settings.insert(key.into(), value.into());
+        self
+    }
+
     /// Checks names and dependencies and puts the spec together.
     ///
     /// # Errors
@@ -125,8 +133,10 @@ impl CitySpecBuilder {
             suspended: self.suspended,
             max_agents: self.max_agents,
             provider: self.provider,
+            provider_settings: self.provider_settings,
             identity: BTreeMap::new(),
             agents,
+            document: "".into(),
         };
         crate::policy::check_dependencies(&spec.agents)?;
         // Not a hash of files: any change of the spec must only give another revision.

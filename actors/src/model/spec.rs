@@ -34,10 +34,15 @@ pub struct CitySpec {
     pub max_agents: Option<usize>,
     /// Word for the session provider (`[session] provider`). A change swaps it.
     pub provider: String,
+    /// What that provider is built with, by key (`session.socket`). A change swaps it too.
+    pub provider_settings: BTreeMap<String, String>,
     /// What else a running city cannot change, by key. A config that differs in it is refused.
     pub identity: BTreeMap<String, String>,
     /// The agents, in config order: fixed ones and templates of pools.
     pub agents: Vec<Arc<AgentSpec>>,
+    /// The whole config as JSON, secrets masked, for whoever asks what is in force. Opaque to the
+    /// tree; empty for a city built in code.
+    pub document: Arc<str>,
 }
 
 /// Supervision settings of a city (`[daemon]`).
@@ -59,6 +64,8 @@ pub struct Daemon {
     pub crash_capture_lines: u32,
     /// How long a pool check, `on_boot` or `on_death` may take.
     pub check_timeout: Duration,
+    /// How many of those run at once.
+    pub check_parallelism: usize,
     /// How long a drain because of drift may take.
     pub drift_drain_timeout: Duration,
     /// Quiet time after which `on_drift = "idle"` restarts.
@@ -78,6 +85,7 @@ impl Default for Daemon {
             stop_parallelism: 8,
             crash_capture_lines: 50,
             check_timeout: Duration::from_secs(30),
+            check_parallelism: 8,
             drift_drain_timeout: Duration::from_secs(120),
             drift_idle_after: Duration::from_secs(120),
             persist_crash_history: false,

@@ -83,6 +83,57 @@ async fn eight_checks_of_five_seconds_are_done_after_five_seconds() {
     assert_eq!(up(&city).len(), 8);
 }
 
+fn four_checked(at_once: usize) -> gascity_actors::model::CitySpecBuilder {
+    let spec = city("a").daemon(|daemon| daemon.check_parallelism = at_once);
+    (0..4).fold(spec, |spec, i| {
+        let check = Some(format!("count {i}"));
+        spec.agent(agent(&format!("w{i}")).pool(PoolSpec { check, ..pool() }))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_checks_run_at_once_than_are_allowed_now() {
+    let town = Town::new().await;
+    let city = town.add(four_checked(2));
+    for i in 0..4 {
+        let answer = takes(Duration::from_secs(5), "1");
+        city.shell.script(&format!("count {i}"), answer);
+    }
+    let under_way = || city.shell.calls().len();
+    settle().await;
+    assert_eq!(under_way(), 2);
+    pass(Duration::from_secs(5)).await;
+    assert_eq!((up(&city).len(), under_way()), (2, 4));
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(up(&city).len(), 4);
+    // Another limit holds from the reload on.
+    save(&city, four_checked(4)).await;
+    assert_eq!(under_way(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_of_pools_share_the_limit_of_their_checks() {
+    let town = Town::new().await;
+    let mourned = PoolSpec {
+        min: 3,
+        max: Some(3),
+        check: None,
+        on_death: Some("bury".into()),
+        ..pool()
+    };
+    let spec = city("a").daemon(|daemon| daemon.check_parallelism = 2);
+    let city = town.add(spec.agent(agent("w").pool(mourned)));
+    city.shell.script("bury", takes(Duration::from_secs(5), ""));
+    settle().await;
+    for name in ["w-1", "w-2", "w-3"] {
+        city.sessions.exit(name, ExitStatus::Code(1));
+    }
+    settle().await;
+    assert_eq!(city.shell.count("bury"), 2);
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(city.shell.count("bury"), 3);
+}
+
 /// Invariant I18, second half: a hung check holds up nobody and ends at its timeout.
 #[tokio::test(start_paused = true)]
 async fn a_hung_check_delays_no_other_pool_and_ends_at_its_timeout() {

@@ -162,3 +162,58 @@ async fn an_agent_that_cannot_be_stopped_is_not_started_a_second_time() {
     assert_eq!(up(&city), ["db"], "where it was");
     assert_eq!(names(&other), ["api", "web"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn another_setting_of_the_provider_is_a_swap_too() {
+    let (_town, city, other) = with_other().await;
+    city.providers.add("old", other.clone());
+    save(
+        &city,
+        under("old").provider_setting("session.socket", "here"),
+    )
+    .await;
+    assert_eq!((up(&city).len(), names(&other).len()), (0, 3));
+    let events = city.journal.events();
+    let swapped = events
+        .iter()
+        .find(|e| e.kind == "provider.swapped")
+        .unwrap();
+    assert_eq!(
+        swapped.payload["keys"],
+        serde_json::json!(["session.socket"])
+    );
+    assert_eq!(swapped.payload["from"], swapped.payload["to"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_in_the_midst_of_a_swap_comes_into_force_after_it() {
+    let (town, city, other) = with_other().await;
+    city.sessions.script("db", stubborn());
+    city.sessions.exit("db", crate::util::CRASH);
+    settle().await;
+    save(&city, under("new")).await;
+    save(&city, under("new").agent(agent("extra"))).await;
+    assert_eq!(
+        names(&other),
+        [""; 0],
+        "it still waits for the stubborn one"
+    );
+    pass(Duration::from_secs(6)).await;
+    assert_eq!(names(&other), ["api", "db", "extra", "web"]);
+    assert_eq!(town.view("a").await.config.state, ConfigState::Ok);
+    assert_eq!(city.journal.count("provider.swapped", ""), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_swap_that_is_taken_back_in_its_midst_leads_back() {
+    let (_town, city, other) = with_other().await;
+    city.providers.add("old", city.sessions.clone());
+    city.sessions.script("db", stubborn());
+    city.sessions.exit("db", crate::util::CRASH);
+    settle().await;
+    save(&city, under("new")).await;
+    save(&city, under("old")).await;
+    pass(MINUTE).await;
+    assert_eq!((up(&city).len(), names(&other).len()), (3, 0));
+    assert_eq!(city.journal.count("provider.swapped", ""), 2);
+}

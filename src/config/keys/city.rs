@@ -120,7 +120,7 @@ pub const DAEMON: Section = Section::new(
         key("start_parallelism", Kind::Count(1, ANY), "8", Reload::Hot, "Starts in flight at once"),
         key("stop_parallelism", Kind::Count(1, ANY), "8", Reload::Hot, "Forced stops in flight at once"),
         key("check_timeout", Kind::Duration(SOME), "\"30s\"", Reload::Hot, "How long a pool's `check`, `on_boot` or `on_death` may take"),
-        key("check_parallelism", Kind::Count(1, ANY), "8", Reload::Hot, "Such commands in flight at once").later(),
+        key("check_parallelism", Kind::Count(1, ANY), "8", Reload::Hot, "Such commands in flight at once"),
         key("on_drift", ON_DRIFT, "\"restart\"", Reload::Hot, "What a changed config does to a running agent: restart it, drain it first, restart it once it is quiet, or only say so"),
         key("drift_drain_timeout", Kind::Duration(NONE), "\"2m\"", Reload::Hot, "How long such a drain may take"),
         key("drift_idle_after", Kind::Duration(NONE), "\"2m\"", Reload::Hot, "How long an agent must be quiet for `idle`"),

@@ -187,9 +187,27 @@ impl Connector {
             (Owner::Us, _) => Ok(Found::Running(plain)),
             (Owner::Nobody, _) => Ok(Found::Free(plain)),
             (Owner::Others, None) => Ok(Found::Free(hashed)),
-            (Owner::Others, Some(name)) => Err(ConnectError::Failed(format!(
-                "the tmux server {name} belongs to somebody else; set another `socket` in [session]"
-            ))),
+            (Owner::Others, Some(name)) => Err(ConnectError::Failed(taken(name))),
+        }
+    }
+
+    /// Whether the server can be had under the name that the config gives it, and its own config
+    /// read.
+    pub(super) fn probe(&self) -> Result<(), String> {
+        if let Some(name) = &self.config.socket {
+            match self.owner(&Address::Name(self.plain_name())) {
+                Ok(Owner::Others) => return Err(taken(name)),
+                Err(ConnectError::Failed(why)) => return Err(why),
+                _ => {}
+            }
+        }
+        match self.config.tmux_config.as_str() {
+            "" | "user" | "none" => Ok(()),
+            path => {
+                let path = self.config.city.root.join(path);
+                let read = fs::File::open(&path).map(drop);
+                read.map_err(|error| format!("tmux_config {}: {error}", path.display()))
+            }
         }
     }
 
@@ -333,6 +351,10 @@ impl Connector {
         });
         Ok(names.collect())
     }
+}
+
+fn taken(name: &str) -> String {
+    format!("the tmux server {name} belongs to somebody else; set another `socket` in [session]")
 }
 
 /// Why an attempt came to nothing.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::town::Town;
 use crate::agent::{QUIET, sleeper};
-use crate::util::{Place, eventually, is_alive};
+use crate::util::{Place, events, eventually, is_alive};
 
 fn chosen(place: &Place, city: &Path) -> (String, String) {
     let status = place.status(city);
@@ -89,6 +89,99 @@ fn a_city_moves_to_tmux_and_back_while_it_runs() {
     eventually("the end of the server", || {
         town.sockets().is_empty().then_some(())
     });
+}
+
+/// Keys that only a new server takes up are a swap, too (config.md 5).
+#[test]
+fn every_setting_of_the_server_moves_the_city_to_a_new_one() {
+    let Some(town) = Town::new() else { return };
+    let place = &town.place;
+    let toml = |keys: &str| {
+        let session = format!("[session]\nprovider = \"tmux\"\n{keys}");
+        format!("{session}{QUIET}{}", sleeper("w"))
+    };
+    let city = place.city("town", &toml(""));
+    fs::write(city.join("tmux.conf"), "set -g status-left moved\n").unwrap();
+    place.gc(&city, &["start"]).ok();
+    let mut before = place.awaited_pid(&city, "w");
+    let mut keys = String::new();
+    for (key, value, socket, option, shown) in [
+        ("socket", "\"elsewhere\"", "elsewhere", "", ""),
+        (
+            "history_lines",
+            "4321",
+            "elsewhere",
+            "history-limit",
+            "4321",
+        ),
+        (
+            "tmux_config",
+            "\"tmux.conf\"",
+            "elsewhere",
+            "status-left",
+            "moved",
+        ),
+    ] {
+        keys.push_str(&format!("{key} = {value}\n"));
+        fs::write(city.join("city.toml"), toml(&keys)).unwrap();
+        let swapped = eventually("the swap", || {
+            let all = events(&city).into_iter();
+            let named = serde_json::json!([format!("session.{key}")]);
+            let mut swaps = all.filter(|e| e["type"] == "provider.swapped");
+            swaps.find(|e| e["payload"]["keys"] == named)
+        });
+        assert_eq!(swapped["payload"]["to"], "tmux");
+        let after = place.replacement(&city, "w", before);
+        assert!(!is_alive(before));
+        before = after;
+        let panes = town
+            .tmux(socket, &["list-panes", "-a", "-F", "#{pane_pid}"])
+            .ok();
+        assert!(panes.out.lines().any(|line| line == after.to_string()));
+        assert_eq!(town.sockets().len(), 1, "{key}: the server before is gone");
+        if !option.is_empty() {
+            let value = town.tmux(socket, &["show-options", "-gv", option]).ok().out;
+            assert_eq!(value.trim(), shown);
+        }
+    }
+    place.gc(&city, &["stop"]).ok();
+}
+
+#[test]
+fn a_server_that_cannot_be_had_leaves_the_agents_where_they_are() {
+    let Some(town) = Town::new() else { return };
+    let place = &town.place;
+    town.tmux("taken", &["new-session", "-d", "sleep", "600"])
+        .ok();
+    let toml = |keys: &str| {
+        let session = format!("[session]\nprovider = \"tmux\"\n{keys}");
+        format!("{session}{QUIET}{}", sleeper("w"))
+    };
+    let city = place.city("town", &toml(""));
+    place.gc(&city, &["start"]).ok();
+    let pid = place.awaited_pid(&city, "w");
+    for (key, why) in [
+        ("socket = \"taken\"\n", "belongs to somebody else"),
+        ("tmux_config = \"missing.conf\"\n", "missing.conf"),
+    ] {
+        fs::write(city.join("city.toml"), toml(key)).unwrap();
+        let said = place.gc(&city, &["reload"]).fails(1);
+        assert!(said.err.contains(why), "{said:?}");
+        let config = place.status(&city)["config"].clone();
+        assert_eq!(config["state"], "stale", "{config}");
+        assert_eq!(place.pid(&city, "w"), Some(pid));
+    }
+    let failed = events(&city).into_iter();
+    let failed = failed.filter(|event| event["type"] == "config.reload_failed");
+    assert!(failed.count() >= 2);
+    assert_eq!(crate::util::count(&city, "provider.swapped", ""), 0);
+    fs::write(city.join("city.toml"), toml("")).unwrap();
+    eventually("the config in force", || {
+        (place.status(&city)["config"]["state"] == "ok").then_some(())
+    });
+    assert_eq!(place.pid(&city, "w"), Some(pid));
+    place.gc(&city, &["stop"]).ok();
+    town.tmux("taken", &["kill-server"]).ok();
 }
 
 /// Sessions started under another provider are not started twice.
