@@ -82,7 +82,6 @@ impl Opener {
         config
             .env_passthrough
             .clone_from(&loaded.session.env_passthrough);
-        config.setup_timeout = loaded.session.setup_timeout;
         config.log_bytes = loaded.session.log_bytes;
         config.log_keep = loaded.session.log_keep;
         let own = spec.agents.iter().filter_map(|a| a.launch.session.clone());

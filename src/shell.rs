@@ -20,7 +20,8 @@ pub(crate) use program::Program;
 use crate::model::ExitStatus;
 use crate::ports::{PortFuture, Shell, ShellError, ShellJob};
 use crate::sessions::SubprocessConfig;
-use crate::sessions::environment::{Environment, Runner};
+use crate::sessions::environment::Environment;
+use crate::sessions::prepare::Preparer;
 
 /// How much of what a line prints is kept; the rest is read and dropped.
 const OUTPUT: usize = 64 << 10;
@@ -29,13 +30,12 @@ const OUTPUT: usize = 64 << 10;
 const COMPLAINTS: usize = 4 << 10;
 
 /// Runs lines with the environment of agents: what they inherit, the job's own variables
-/// (expanded as those of agents), and the city's.
+/// (expanded as those of agents), and the city's. A line for a run has that run's environment.
 ///
 /// Needs a tokio runtime with I/O and time enabled. A line's limit of zero means none.
 #[derive(Debug)]
 pub struct ProcessShell {
-    runner: Runner,
-    config: SubprocessConfig,
+    preparer: Preparer,
 }
 
 impl ProcessShell {
@@ -49,18 +49,18 @@ impl ProcessShell {
         config: SubprocessConfig,
         vars: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Self {
-        Self {
-            runner: Runner::new(vars, &config.env_passthrough),
-            config,
-        }
+        let preparer = Preparer::new(config, vars);
+        Self { preparer }
     }
 
     fn program(&self, job: ShellJob) -> Result<Program, ShellError> {
-        let bin = self.config.root.join(".gc/bin");
-        let env = self
-            .runner
-            .environment(&job.env, self.config.city_vars(), bin.as_os_str())
-            .map_err(|unset| ShellError::Unrunnable(unset.to_string()))?;
+        let unrunnable = |why: String| ShellError::Unrunnable(why);
+        let env = match &job.run {
+            Some(run) => (self.preparer.run_environment(run, &job.env))
+                .map_err(|failure| unrunnable(failure.to_string()))?,
+            None => (self.preparer.line_environment(&job.env))
+                .map_err(|unset| unrunnable(unset.to_string()))?,
+        };
         // Said here, since a spawn does not tell which of its files is missing.
         if !job.dir.is_dir() {
             let missing = format!("{}: no such directory", job.dir.display());

@@ -29,7 +29,7 @@ pub use sessions::{
     AttachPlan, Caps, Delivery, Facts, Fence, Listing, Liveness, Note, SessionError, SessionEvent,
     SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
 };
-pub use shell::{Shell, ShellError, ShellJob};
+pub use shell::{RunOf, Shell, ShellError, ShellJob};
 
 /// What every port call returns: a boxed future, so that ports stay object-safe.
 pub type PortFuture<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;

@@ -8,6 +8,7 @@ mod effects;
 mod messages;
 mod ready;
 mod run;
+mod setup;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub(crate) use run::{Grace, Mode, Report};
 
 use crate::city::CityMsg;
 use crate::mailbox::{Addr, Gauge, Timer};
-use crate::model::{AgentEnd, AgentName, Launch, RunToken, SessionName};
+use crate::model::{AgentEnd, AgentName, RunToken, SessionName};
 use crate::ports::{CityPorts, StartSpec};
 
 /// What all Workers of a city share.
@@ -50,12 +51,13 @@ pub(crate) struct WorkerArgs {
     /// When the run began, or this attempt.
     pub(crate) started: Instant,
     pub(crate) mode: Mode,
-    pub(crate) launch: Arc<Launch>,
     /// How to start it; needed unless it is adopted.
     pub(crate) start: Option<Arc<StartSpec>>,
     pub(crate) startup_timeout: Duration,
     /// It counts as up once one of these programs runs; empty: at once.
     pub(crate) process_names: Vec<String>,
+    /// Lines that are run once it is ready.
+    pub(crate) live: Vec<String>,
     pub(crate) capture_lines: u32,
     /// The run replaces one that was stopped on purpose: old output would mislead.
     pub(crate) clears_scrollback: bool,
@@ -142,13 +144,15 @@ impl Actor for Worker {
             }
             WorkerMsg::ApplyLive {
                 lines,
-                hash,
+                spec,
                 update,
             } => {
-                st.apply_live(lines, hash, update);
+                st.apply_live(lines, spec, update);
                 return Ok(());
             }
-            WorkerMsg::LiveUpdated => vec![Effect::Report(Report::LiveUpdated)],
+            WorkerMsg::LiveApplied { update, warnings } => {
+                vec![Effect::Report(Report::LiveApplied { update, warnings })]
+            }
             WorkerMsg::Hang => std::future::pending().await,
             #[allow(clippy::panic)] // the whole point
             WorkerMsg::Crash => panic!("fault drill: worker {} told to crash", st.args.agent),

@@ -107,6 +107,7 @@ async fn start(tmux: &Tmux, dir: &Path, n: usize) {
             work_dir: dir.canonicalize().unwrap(),
             ..Launch::default()
         }),
+        setup_timeout: Duration::from_secs(10),
         notes: std::collections::BTreeMap::new(),
     };
     let token = RunToken::new(format!("t{n}")).unwrap();

@@ -83,6 +83,7 @@ async fn sessions() -> MemorySessions {
             template: agent.template.clone(),
             generation: 1,
             launch: agent.launch.clone(),
+            setup_timeout: Duration::from_secs(10),
             notes: BTreeMap::new(),
         };
         sessions.start(token, Arc::new(start)).await.unwrap();

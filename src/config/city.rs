@@ -175,6 +175,7 @@ pub(super) fn build(
             startup_timeout: session
                 .duration("startup_timeout")
                 .unwrap_or(Duration::from_secs(60)),
+            setup_timeout: settings.setup_timeout,
             suspended,
             identity: identity(&composed.city, around),
             agents,

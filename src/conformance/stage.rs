@@ -75,6 +75,7 @@ impl Stage {
                 work_dir: self.backend.dir().to_owned(),
                 ..Launch::default()
             }),
+            setup_timeout: Duration::from_secs(10),
             notes: BTreeMap::new(),
         })
     }

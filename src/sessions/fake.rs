@@ -155,6 +155,7 @@ mod tests {
             template: AgentName::new("a").unwrap(),
             generation: 1,
             launch: Arc::new(Launch::default()),
+            setup_timeout: std::time::Duration::from_secs(10),
             notes: BTreeMap::new(),
         };
         let token = RunToken::new("t").unwrap();

@@ -4,6 +4,7 @@
 mod overlay;
 mod prompt;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -11,11 +12,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use gascity_actors::model::{Command, FailureClass, RunToken, StartFailure};
-use gascity_actors::ports::StartSpec;
+use gascity_actors::ports::{RunOf, StartSpec};
 use rustix::io::Errno;
 
 use super::SubprocessConfig;
-use super::environment::{Environment, Runner};
+use super::environment::{Environment, Runner, Unset};
 use crate::shell;
 
 /// A failed start that the agent is to blame for.
@@ -88,12 +89,39 @@ impl Preparer {
             self.stage(spec, &dir).await?;
         }
         for line in &launch.pre_start {
-            let limit = self.config.setup_timeout;
+            let limit = spec.setup_timeout;
             let line = shell::line(line.clone(), dir.clone(), env.clone(), limit);
             let ran = shell::output_of(line).await;
             ran.map_err(|error| agent_failure("pre_start", error.to_string()))?;
         }
         Ok(Prepared { dir, env, command })
+    }
+
+    /// The environment of a line that gc runs for itself: what all agents of the city see, and
+    /// the line's own variables.
+    pub(crate) fn line_environment(
+        &self,
+        own: &BTreeMap<String, String>,
+    ) -> Result<Environment, Unset> {
+        let bin = self.config.root.join(".gc/bin");
+        self.runner
+            .environment(own, self.config.city_vars(), bin.as_os_str())
+    }
+
+    /// The environment of a run that is up, for what is run on its behalf with `more`.
+    pub(crate) fn run_environment(
+        &self,
+        run: &RunOf,
+        more: &BTreeMap<String, String>,
+    ) -> Result<Environment, StartFailure> {
+        let spec = &run.spec;
+        let dir = work_dir(&self.config.root, &spec.launch.work_dir)?;
+        let mut env = self.environment(&run.token, spec, &dir)?;
+        if spec.launch.prompt.text.is_some() {
+            env.insert("GC_PROMPT_FILE".into(), self.prompt_file(spec).into());
+        }
+        env.extend(more.iter().map(|(name, value)| (name.into(), value.into())));
+        Ok(env)
     }
 
     /// The environment of a run (sessions.md 4).

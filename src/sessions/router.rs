@@ -214,6 +214,12 @@ impl Sessions for Router {
             .caps_of(name)
     }
 
+    fn vars_of(&self, name: &SessionName) -> BTreeMap<String, String> {
+        self.known(name)
+            .unwrap_or_else(|| self.base.clone())
+            .vars_of(name)
+    }
+
     fn start(
         &self,
         token: RunToken,
@@ -416,6 +422,7 @@ mod tests {
                 session: provider.map(str::to_owned),
                 ..Launch::default()
             }),
+            setup_timeout: std::time::Duration::from_secs(10),
             notes: BTreeMap::new(),
         })
     }

@@ -71,8 +71,6 @@ pub struct SubprocessConfig {
     pub log_bytes: u64,
     /// How many old logs of a session are kept.
     pub log_keep: u32,
-    /// How long one line of `pre_start` may take.
-    pub setup_timeout: Duration,
 }
 
 impl SubprocessConfig {
@@ -87,7 +85,6 @@ impl SubprocessConfig {
             env_passthrough: DEFAULT_PASSTHROUGH.map(String::from).to_vec(),
             log_bytes: 8 << 20,
             log_keep: 3,
-            setup_timeout: Duration::from_secs(10),
         }
     }
 

@@ -21,7 +21,7 @@ mod start;
 mod tests;
 mod version;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -301,6 +301,13 @@ impl Sessions for Tmux {
             meta: true,
             survives: true,
         }
+    }
+
+    fn vars_of(&self, _: &SessionName) -> BTreeMap<String, String> {
+        let socket = TmuxFile::of(&self.0.config.city.root).read();
+        let name = socket.as_deref().and_then(Path::file_name);
+        let var = name.map(|name| ("GC_TMUX_SOCKET".to_owned(), name.to_string_lossy().into()));
+        var.into_iter().collect()
     }
 
     fn start(

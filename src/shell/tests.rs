@@ -32,11 +32,16 @@ impl City {
         Self { dir, shell }
     }
 
+    fn root(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap()
+    }
+
     fn job(&self, line: &str) -> ShellJob {
         ShellJob {
             line: line.to_owned(),
             dir: self.dir.path().to_owned(),
             env: BTreeMap::new(),
+            run: None,
             limit: LIMIT,
         }
     }
@@ -47,7 +52,7 @@ impl City {
 
     /// Processes with this city's mark.
     fn processes(&self) -> Vec<i32> {
-        let mark = format!("GC_CITY={}", self.shell.config.root.display());
+        let mark = format!("GC_CITY={}", self.root().display());
         let is_ours = |pid: &i32| {
             let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             environ
@@ -115,7 +120,7 @@ async fn a_line_sees_the_environment_of_agents_and_its_own() {
     let city = City::new();
     let mut job = city.job("echo \"$SECRET,$MINE,$GC_CITY_NAME,$GC_CITY,$PATH\"");
     job.env.insert("MINE".into(), "<${SECRET}>".into());
-    let root = city.shell.config.root.display().to_string();
+    let root = city.root().display().to_string();
     let want = format!(",<x>,test,{root},{root}/.gc/bin:/usr/bin:/bin\n");
     assert_eq!(city.shell.run(job.clone()).await, Ok(want));
     job.env.insert("MINE".into(), "${UNSET}".into());

@@ -20,6 +20,7 @@ mod library;
 mod lifecycle;
 mod registry;
 mod sessions;
+mod starting;
 mod supervisor;
 mod terminal;
 mod tidy;

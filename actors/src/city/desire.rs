@@ -250,6 +250,7 @@ fn hook(line: String, pool: &PoolSpec, agent: &AgentName, limit: std::time::Dura
         line,
         dir: pool.dir.clone(),
         env,
+        run: None,
         limit,
     }
 }

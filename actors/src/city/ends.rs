@@ -29,9 +29,9 @@ impl CityState {
             self.note_result(agent).await;
             return self.pump_queue().await; // its permit is free
         }
-        if let Some(began) = end.began {
+        if let Some(began) = end.began.clone() {
             // An end overtakes the report of the start: supervision events come first.
-            self.announce(agent, began.pid);
+            self.announce(agent, began);
         }
         let now = self.now();
         let daemon = &self.args.spec.daemon;
@@ -98,9 +98,10 @@ impl CityState {
         }
     }
 
-    /// Keeps the output of a crash beside the city; says where.
+    /// Keeps the last output of a crash, or of a start that failed, beside the city; says where.
     fn keep_last_words(&self, before: &Slot, end: &AgentEnd) -> Option<String> {
-        if end.class() != EndClass::Crash || end.tail.is_empty() {
+        let unplanned = matches!(end.class(), EndClass::Crash | EndClass::SpawnFailure);
+        if !unplanned || end.tail.is_empty() {
             return None;
         }
         let pid = before.run.as_ref().and_then(|run| run.pid);

@@ -23,14 +23,29 @@ pub(super) fn of_run(kind: &str, slot: &Slot) -> EventDraft {
         .with("generation", slot.generation)
 }
 
-pub(super) fn started(slot: &Slot) -> EventDraft {
-    let cause = slot
-        .run
-        .as_ref()
-        .map_or(StartCause::Initial, |run| run.cause);
-    of_run("agent.started", slot)
+/// `assumed`: its prompt was never seen.
+pub(super) fn started(slot: &Slot, assumed: bool) -> EventDraft {
+    let run = slot.run.as_ref();
+    let cause = run.map_or(StartCause::Initial, |run| run.cause);
+    let warnings = run.map_or(&[][..], |run| &run.warnings);
+    let draft = of_run("agent.started", slot)
         .with("cause", json!(cause))
-        .maybe("pid", slot.run.as_ref().and_then(|run| run.pid))
+        .maybe("pid", run.and_then(|run| run.pid))
+        .maybe("ready", assumed.then_some("assumed"));
+    warned(draft, warnings)
+}
+
+pub(super) fn updated(slot: &Slot, warnings: &[String]) -> EventDraft {
+    warned(of_run("agent.updated", slot), warnings)
+}
+
+/// What went wrong without keeping the agent from running.
+fn warned(draft: EventDraft, warnings: &[String]) -> EventDraft {
+    if warnings.is_empty() {
+        return draft;
+    }
+    let text = warnings.join("; ");
+    draft.message(text.clone()).with("error", text)
 }
 
 /// The one terminal event of a run, if it is due: `before` is the slot with the run, `after` the
@@ -38,10 +53,10 @@ pub(super) fn started(slot: &Slot) -> EventDraft {
 pub(super) fn ended(before: &Slot, end: &AgentEnd, after: &Slot) -> Option<EventDraft> {
     let announced = before.run.as_ref().is_some_and(|run| run.announced);
     let draft = match (end.class(), &end.how) {
-        (EndClass::SpawnFailure, how) => start_failed(before, how),
+        (EndClass::SpawnFailure, _) => start_failed(before, end),
         // A backend that stays away is one piece of news, not one per try.
-        (EndClass::ProviderFailure, how) if after.backend.in_a_row() == 1 => {
-            start_failed(before, how)
+        (EndClass::ProviderFailure, _) if after.backend.in_a_row() == 1 => {
+            start_failed(before, end)
         }
         (EndClass::ProviderFailure, _) => return None,
         _ if !announced => return None,
@@ -97,10 +112,10 @@ pub(super) fn unquarantined(agent: &AgentName, cause: &str) -> EventDraft {
     EventDraft::new("agent.unquarantined", agent.as_str()).with("cause", cause)
 }
 
-fn start_failed(slot: &Slot, how: &EndKind) -> EventDraft {
+fn start_failed(slot: &Slot, end: &AgentEnd) -> EventDraft {
     of_run("agent.start_failed", slot)
-        .message(how.to_string())
-        .with("error", how.to_string())
+        .message(message(end))
+        .with("error", end.describe())
 }
 
 /// How it ended, and the last of what it said.

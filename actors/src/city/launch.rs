@@ -9,7 +9,8 @@ use ractor::Actor;
 use super::{CityMsg, CityState, events};
 use crate::mailbox::{Addr, Gauge};
 use crate::model::{
-    AgentEnd, AgentName, EndKind, FailureClass, RunToken, StartCause, StartFailure, StopReason,
+    AgentEnd, AgentName, Began, EndKind, FailureClass, RunToken, StartCause, StartFailure,
+    StopReason,
 };
 use crate::policy::{Admission, Phase, Run, Slot, Want, admit};
 use crate::ports::{Note, SessionEvent, SessionEventKind, StartSpec};
@@ -169,10 +170,11 @@ impl CityState {
             token: run.token.clone(),
             started: run.started,
             mode,
-            launch: entry.slot.spec.launch.clone(),
-            start: (mode != Mode::Adopt).then(|| Arc::new(start_spec(&entry.slot))),
+            start: (mode != Mode::Adopt)
+                .then(|| Arc::new(start_spec(&entry.slot, self.args.spec.setup_timeout))),
             startup_timeout: self.args.spec.startup_timeout,
             process_names: entry.slot.spec.process_names.clone(),
+            live: entry.slot.spec.live.clone(),
             capture_lines: self.args.spec.daemon.crash_capture_lines,
             clears_scrollback: replaced,
         };
@@ -222,8 +224,8 @@ impl CityState {
             return; // of an older run
         };
         match report {
-            Report::Started(started) => {
-                self.announce(agent, started.pid);
+            Report::Started(began) => {
+                self.announce(agent, began);
                 self.watch_idle(agent);
                 self.free_permit(agent);
                 self.note_result(agent).await;
@@ -231,9 +233,14 @@ impl CityState {
                 self.pump_queue().await;
             }
             Report::Interrupted => self.on_interrupted(agent),
-            Report::LiveUpdated => {
-                let draft = events::of_run("agent.updated", &entry.slot);
-                self.emit(draft);
+            Report::LiveApplied { update, warnings } => {
+                let draft = events::updated(&entry.slot, &warnings);
+                if let Some(run) = &mut entry.slot.run {
+                    run.warnings = warnings;
+                }
+                if update {
+                    self.emit(draft);
+                }
             }
             Report::StopFailed(error) => {
                 tracing::warn!(%agent, %error, "stop failed");
@@ -253,8 +260,9 @@ impl CityState {
     }
 
     /// The run is up. Told once, whichever news of it arrives first.
-    pub(super) fn announce(&mut self, agent: &AgentName, pid: Option<u32>) {
+    pub(super) fn announce(&mut self, agent: &AgentName, began: Began) {
         let now = self.now();
+        let setup_timeout = self.args.spec.setup_timeout;
         let Some(entry) = self.slots.get_mut(agent) else {
             return;
         };
@@ -265,15 +273,18 @@ impl CityState {
         let Some(run) = slot.run.as_mut().filter(|run| !run.announced) else {
             return;
         };
-        run.pid = pid.or(run.pid);
+        run.pid = began.pid.or(run.pid);
         run.up = now;
         run.announced = true;
-        self.args.ports.journal.append(events::started(slot));
-        if !slot.spec.live.is_empty() {
-            let (lines, hash) = (slot.spec.live.clone(), slot.spec.live_hash());
+        run.warnings = began.warnings;
+        let draft = events::started(slot, began.assumed);
+        self.args.ports.journal.append(draft);
+        if !began.set_up && !slot.spec.live.is_empty() {
+            let lines = slot.spec.live.clone();
+            let spec = Arc::new(start_spec(slot, setup_timeout));
             entry.tell(WorkerMsg::ApplyLive {
                 lines,
-                hash,
+                spec,
                 update: false,
             });
         }
@@ -350,7 +361,8 @@ impl CityState {
     }
 }
 
-fn start_spec(slot: &Slot) -> StartSpec {
+/// What a run of the slot is started with.
+pub(super) fn start_spec(slot: &Slot, setup_timeout: Duration) -> StartSpec {
     let fingerprint = &slot.spec.fingerprint;
     let notes = BTreeMap::from([
         (Note::Generation, slot.generation.to_string()),
@@ -367,6 +379,7 @@ fn start_spec(slot: &Slot) -> StartSpec {
         template: slot.spec.template.clone(),
         generation: slot.generation,
         launch: slot.spec.launch.clone(),
+        setup_timeout,
         notes,
     }
 }

@@ -8,6 +8,7 @@ use ractor::ActorProcessingErr;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::launch::start_spec;
 use super::slots::Entry;
 use super::{CityMsg, CityState, Gathered, InitFailed, Stage};
 use crate::machine::MachineMsg;
@@ -284,16 +285,18 @@ impl CityState {
     }
 
     fn apply_live(&mut self, agent: &AgentName) {
+        let setup_timeout = self.args.spec.setup_timeout;
         let Some(entry) = self.slots.get_mut(agent) else {
             return;
         };
-        let (lines, hash) = (entry.slot.spec.live.clone(), entry.slot.spec.live_hash());
+        let lines = entry.slot.spec.live.clone();
         if let Some(run) = &mut entry.slot.run {
-            run.live_hash = Some(hash.clone());
+            run.live_hash = Some(entry.slot.spec.live_hash());
         }
+        let spec = Arc::new(start_spec(&entry.slot, setup_timeout));
         entry.tell(WorkerMsg::ApplyLive {
             lines,
-            hash,
+            spec,
             update: true,
         });
     }

@@ -69,6 +69,7 @@ impl CityState {
             quarantined_until: self.quarantined_until(entry),
             retry_at: self.retry_at(entry),
             last_error: slot.last_error.clone(),
+            warnings: run.map(|run| run.warnings.clone()).unwrap_or_default(),
         }
     }
 

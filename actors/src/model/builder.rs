@@ -20,6 +20,7 @@ pub struct CitySpecBuilder {
     root: PathBuf,
     daemon: Daemon,
     startup_timeout: Duration,
+    setup_timeout: Duration,
     suspended: bool,
     max_agents: Option<usize>,
     provider: String,
@@ -53,6 +54,7 @@ impl CitySpecBuilder {
             root: PathBuf::new(),
             daemon: Daemon::default(),
             startup_timeout: Duration::from_secs(60),
+            setup_timeout: Duration::from_secs(10),
             suspended: false,
             max_agents: None,
             provider: "auto".into(),
@@ -82,6 +84,12 @@ impl CitySpecBuilder {
     /// How long one start may take.
     pub fn startup_timeout(mut self, limit: Duration) -> Self {
         self.startup_timeout = limit;
+        self
+    }
+
+    /// How long one setup line may take.
+    pub fn setup_timeout(mut self, limit: Duration) -> Self {
+        self.setup_timeout = limit;
         self
     }
 
@@ -130,6 +138,7 @@ impl CitySpecBuilder {
             revision: String::new(),
             daemon: self.daemon,
             startup_timeout: self.startup_timeout,
+            setup_timeout: self.setup_timeout,
             suspended: self.suspended,
             max_agents: self.max_agents,
             provider: self.provider,

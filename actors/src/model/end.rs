@@ -163,10 +163,16 @@ pub struct AgentEnd {
 }
 
 /// A run that came up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Began {
     /// Process id of the leader, if it is known.
     pub pid: Option<u32>,
+    /// Its prompt was never seen; it is taken as ready because it lives.
+    pub assumed: bool,
+    /// What went wrong on its way up without keeping it from running, for a person.
+    pub warnings: Vec<String>,
+    /// Its live lines were run on the way.
+    pub set_up: bool,
 }
 
 /// The ways a run can end.

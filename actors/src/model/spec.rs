@@ -28,6 +28,8 @@ pub struct CitySpec {
     pub daemon: Daemon,
     /// How long one start may take (`[session] startup_timeout`).
     pub startup_timeout: Duration,
+    /// How long one setup line may take (`[session] setup_timeout`).
+    pub setup_timeout: Duration,
     /// `[workspace] suspended`: no agent runs.
     pub suspended: bool,
     /// Most live sessions at once (`[workspace] max_agents`); `None` is no limit.

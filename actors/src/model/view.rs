@@ -127,6 +127,9 @@ pub struct InstanceView {
     /// Age of the current run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uptime_ms: Option<u64>,
+    /// What went wrong with the current run without keeping it from running.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Charged ends in the window.
     pub restarts_in_window: u32,
     /// Charged ends that mean quarantine; zero never does.

@@ -99,6 +99,8 @@ pub struct Run {
     pub attached: bool,
     /// The fingerprint whose drift was told.
     pub drift_told: Option<String>,
+    /// What went wrong without keeping it from running, for a person.
+    pub warnings: Vec<String>,
     /// Metadata listed before this instant may be older than our own last change of it.
     pub notes_settle_at: Option<Instant>,
 }
@@ -124,6 +126,7 @@ impl Run {
             last_activity: None,
             attached: false,
             drift_told: None,
+            warnings: Vec::new(),
             notes_settle_at: None,
         }
     }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
@@ -28,6 +29,13 @@ pub trait Sessions: Send + Sync + 'static {
     fn caps_of(&self, name: &SessionName) -> Caps {
         let _ = name;
         self.caps()
+    }
+
+    /// Variables that agents of a session see beyond those of every session, for whatever is run
+    /// on their behalf.
+    fn vars_of(&self, name: &SessionName) -> BTreeMap<String, String> {
+        let _ = name;
+        BTreeMap::new()
     }
 
     /// Launches the run. An owned dead session of that name is replaced. On error, or when the
@@ -180,6 +188,8 @@ pub struct StartSpec {
     pub generation: u64,
     /// What to run.
     pub launch: Arc<Launch>,
+    /// How long one of its setup lines may take.
+    pub setup_timeout: Duration,
     /// Metadata set together with the launch; dies with the session.
     pub notes: BTreeMap<Note, String>,
 }

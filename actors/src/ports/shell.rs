@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::PortFuture;
+use super::{PortFuture, StartSpec};
+use crate::model::RunToken;
 
 /// Runs shell lines for gc itself: pool checks, hooks, gates.
 pub trait Shell: Send + Sync + 'static {
@@ -12,7 +14,7 @@ pub trait Shell: Send + Sync + 'static {
 }
 
 /// A line to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ShellJob {
     /// For `sh -c`.
     pub line: String,
@@ -20,8 +22,19 @@ pub struct ShellJob {
     pub dir: PathBuf,
     /// Added to the environment agents get.
     pub env: BTreeMap<String, String>,
+    /// The run it is for: it then sees what the agent itself sees.
+    pub run: Option<RunOf>,
     /// How long it may take.
     pub limit: Duration,
+}
+
+/// A run of an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunOf {
+    /// Its id.
+    pub token: RunToken,
+    /// What it was started with.
+    pub spec: Arc<StartSpec>,
 }
 
 /// A line that did not end well.

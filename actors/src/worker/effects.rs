@@ -1,6 +1,6 @@
 //! What a Worker does: launched here, told to it as a message when it is done.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio::time::{Instant, timeout};
 use super::messages::WorkerMsg;
 use super::ready::Rising;
 use super::run::Effect;
-use super::{WorkerShared, WorkerState};
+use super::{WorkerShared, WorkerState, setup};
 use crate::city::CityMsg;
 use crate::mailbox::Timer;
 use crate::model::{
     AgentEnd, EndKind, FailureClass, RunToken, SessionName, StartFailure, StopReason,
 };
-use crate::ports::{CityPorts, Fence, Note, PortFuture, SessionError, ShellJob, Started, Stopped};
+use crate::ports::{CityPorts, Fence, Note, PortFuture, SessionError, StartSpec, Started, Stopped};
 
 const NOTE_LIMIT: Duration = Duration::from_secs(2);
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
@@ -25,8 +25,6 @@ pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const CAPTURE_LIMIT: Duration = Duration::from_secs(2);
 /// The provider's own limit is 5 s; past this it does not answer any more.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// How long one live line may take.
-pub(super) const LIVE_LIMIT: Duration = Duration::from_secs(10);
 const PROBE_RETRY: Duration = Duration::from_secs(1);
 
 impl WorkerState {
@@ -74,7 +72,7 @@ impl WorkerState {
                 .now()
                 .saturating_duration_since(self.args.started),
             tail,
-            began: self.run.began,
+            began: self.run.began.clone(),
         };
         if matches!(end.how, EndKind::Stopped { .. }) {
             self.end = Some(end);
@@ -90,39 +88,42 @@ impl WorkerState {
         let limit = self.args.startup_timeout;
         let Some(spec) = self.args.start.clone() else {
             // Adopted runs are never started by this Worker; see `Mode`.
-            me.send(WorkerMsg::StartDone(Err(provider_failure(
-                "nothing to start".into(),
-            ))));
+            let failure = provider_failure("nothing to start".into());
+            me.send(WorkerMsg::StartDone(Err(failure.into())));
             return;
         };
-        let clear = self.args.clears_scrollback.then(|| session.clone());
+        let clears = self.args.clears_scrollback;
         let rising = Rising {
             ports: ports.clone(),
             token: token.clone(),
             spec: spec.clone(),
             process_names: self.args.process_names.clone(),
+            live: self.args.live.clone(),
             deadline: Instant::now() + limit,
+            capture_lines: self.args.capture_lines,
         };
         self.starting = Some(Timer::spawn(async move {
             let start = caught(ports.sessions.start(token.clone(), spec));
             let (result, in_vain) = match timeout(limit, start).await {
                 Err(_) => {
                     let detail = format!("no answer within {limit:?}");
-                    (Err(provider_failure(detail)), true)
+                    (Err(provider_failure(detail).into()), true)
                 }
-                Ok(Ok(started)) if rising.has_steps() => match rising.rise().await {
-                    Ok(()) => (Ok(started), false),
-                    Err(failure) => (Err(failure), true),
-                },
-                Ok(result) => (result, false),
+                Ok(Ok(started)) => {
+                    if clears {
+                        let clear = ports.sessions.clear_scrollback(session.clone());
+                        let _ = timeout(NOTE_LIMIT, clear).await;
+                    }
+                    let risen = rising.rise(started).await;
+                    let in_vain = risen.is_err();
+                    (risen, in_vain)
+                }
+                Ok(Err(failure)) => (Err(failure.into()), false),
             };
             if in_vain {
                 // Whatever came of it so far must not outlive the report of its failure.
                 let stop = ports.sessions.stop(session, Fence::Token(token));
                 let _ = timeout(STOP_LIMIT, stop).await;
-            }
-            if let (Ok(_), Some(session)) = (&result, clear) {
-                let _ = timeout(NOTE_LIMIT, ports.sessions.clear_scrollback(session)).await;
             }
             me.send(WorkerMsg::StartDone(result));
         }));
@@ -167,36 +168,17 @@ impl WorkerState {
         }));
     }
 
-    /// Failing lines are a warning: the agent runs all the same.
-    pub(super) fn apply_live(&self, lines: Vec<String>, hash: String, update: bool) {
-        let (me, args) = (self.me.clone(), &self.args);
-        let ports = args.shared.ports.clone();
-        let (session, fence) = (args.session.clone(), Fence::Token(args.token.clone()));
-        let env = BTreeMap::from([
-            ("GC_AGENT".to_owned(), args.agent.to_string()),
-            ("GC_SESSION_NAME".to_owned(), session.to_string()),
-            ("GC_SESSION_ID".to_owned(), args.token.to_string()),
-        ]);
-        let (dir, agent) = (args.launch.work_dir.clone(), args.agent.clone());
+    /// Runs live lines of an agent that is up, and notes which those were.
+    pub(super) fn apply_live(&self, lines: Vec<String>, spec: Arc<StartSpec>, update: bool) {
+        let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
+        let token = self.args.token.clone();
         tokio::spawn(async move {
-            for line in lines {
-                let job = ShellJob {
-                    line,
-                    dir: dir.clone(),
-                    env: env.clone(),
-                    limit: LIVE_LIMIT,
-                };
-                if let Err(error) = ports.shell.run(job).await {
-                    tracing::warn!(%agent, %error, "session_live failed");
-                }
-            }
-            let set = ports
-                .sessions
-                .set_note(session, fence, Note::LiveHash, Some(hash));
+            let warnings = setup::run(&ports, "session_live", lines, &token, &spec).await;
+            let (name, fence) = (spec.session.clone(), Fence::Token(token));
+            let hash = spec.notes.get(&Note::LiveHash).cloned();
+            let set = ports.sessions.set_note(name, fence, Note::LiveHash, hash);
             let _ = timeout(NOTE_LIMIT, set).await;
-            if update {
-                me.send(WorkerMsg::LiveUpdated);
-            }
+            me.send(WorkerMsg::LiveApplied { update, warnings });
         });
     }
 

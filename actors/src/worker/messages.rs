@@ -1,15 +1,17 @@
 //! What a Worker can be told.
 
-use super::run::Grace;
-use crate::model::{ExitStatus, RunToken, StartFailure, StopReason};
-use crate::ports::{Liveness, Note, SessionError, Started, Stopped};
+use std::sync::Arc;
+
+use super::run::{Grace, InVain};
+use crate::model::{Began, ExitStatus, RunToken, StopReason};
+use crate::ports::{Liveness, Note, SessionError, StartSpec, Stopped};
 
 /// What a [`Worker`](super::Worker) can be told. It knows one run only, so only what comes from outside carries
 /// a token.
 #[derive(Debug)]
 pub(crate) enum WorkerMsg {
     /// The start task finished: the session is up, or never will be.
-    StartDone(Result<Started, StartFailure>),
+    StartDone(Result<Began, InVain>),
     /// A look at the session.
     Probed(Result<Liveness, SessionError>),
     /// The session ended. Comes from the provider's event stream, not from polling.
@@ -36,11 +38,11 @@ pub(crate) enum WorkerMsg {
     /// agent ran.
     ApplyLive {
         lines: Vec<String>,
-        hash: String,
+        spec: Arc<StartSpec>,
         update: bool,
     },
-    /// Live lines were run because they changed.
-    LiveUpdated,
+    /// Live lines were run; those that failed are warnings.
+    LiveApplied { update: bool, warnings: Vec<String> },
     /// Panic, for fault drills.
     Crash,
     /// Handle no further message, for fault drills.
@@ -63,7 +65,7 @@ impl WorkerMsg {
             Self::BackendLost(_) => "BackendLost",
             Self::Note(..) => "Note",
             Self::ApplyLive { .. } => "ApplyLive",
-            Self::LiveUpdated => "LiveUpdated",
+            Self::LiveApplied { .. } => "LiveApplied",
             Self::Crash => "Crash",
             Self::Hang => "Hang",
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::model::{Began, EndKind, ExitStatus, StartFailure, StopReason};
-use crate::ports::{Liveness, SessionError, Started, Stopped};
+use crate::ports::{Liveness, SessionError, Stopped};
 
 /// How a Worker comes by its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +31,30 @@ pub(crate) enum Grace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Report {
     /// The session is up.
-    Started(Started),
+    Started(Began),
     /// The interrupt of a planned stop was sent.
     Interrupted,
     /// A planned stop failed; the run goes on.
     StopFailed(SessionError),
-    /// The live lines changed and were run again.
-    LiveUpdated,
+    /// The live lines were run, because they changed (`update`) or because it was not known
+    /// whether the start had come to them.
+    LiveApplied { update: bool, warnings: Vec<String> },
+}
+
+/// A start that came to nothing, and the last words of what was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InVain {
+    pub(crate) failure: StartFailure,
+    pub(crate) tail: String,
+}
+
+impl From<StartFailure> for InVain {
+    fn from(failure: StartFailure) -> Self {
+        Self {
+            failure,
+            tail: String::new(),
+        }
+    }
 }
 
 /// What the Worker has to do.
@@ -137,21 +154,21 @@ impl RunState {
         }
     }
 
-    pub(crate) fn on_start_done(&mut self, result: Result<Started, StartFailure>) -> Vec<Effect> {
+    pub(crate) fn on_start_done(&mut self, result: Result<Began, InVain>) -> Vec<Effect> {
         let Phase::Starting { exited } = self.phase else {
             return vec![]; // being stopped: that takes care of whatever was started
         };
         match result {
-            Ok(started) => {
+            Ok(began) => {
                 self.phase = Phase::Running;
-                self.began = Some(Began { pid: started.pid });
-                let mut effects = vec![Effect::Report(Report::Started(started))];
+                self.began = Some(began.clone());
+                let mut effects = vec![Effect::Report(Report::Started(began))];
                 if let Some(status) = exited {
                     effects.extend(self.on_exit(status));
                 }
                 effects
             }
-            Err(failure) => self.end(EndKind::StartFailed(failure), String::new()),
+            Err(InVain { failure, tail }) => self.end(EndKind::StartFailed(failure), tail),
         }
     }
 
@@ -206,9 +223,13 @@ impl RunState {
 
     fn up(&mut self, announce: bool, pid: Option<u32>) -> Vec<Effect> {
         self.phase = Phase::Running;
-        self.began = Some(Began { pid });
+        let began = Began {
+            pid,
+            ..Began::default()
+        };
+        self.began = Some(began.clone());
         if announce {
-            vec![Effect::Report(Report::Started(Started { pid }))]
+            vec![Effect::Report(Report::Started(began))]
         } else {
             vec![]
         }

@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
-use gascity_actors::memory::{Answer, Behaviour};
+use gascity_actors::memory::{Answer, Behaviour, MemoryCity};
 use gascity_actors::model::{AgentState, ExitStatus};
 use gascity_actors::ports::ShellError;
 
-use crate::util::{HOUR, MINUTE, Town, agent, city, pass, settle, story, up};
+use crate::util::{HOUR, MINUTE, Town, agent, city, pass, save, settle, story, up};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// What the first `agent.started` says.
+fn started(city: &MemoryCity) -> serde_json::Map<String, serde_json::Value> {
+    let events = city.journal.events();
+    let started = events.into_iter().find(|e| e.kind == "agent.started");
+    started.unwrap().payload.clone()
+}
 
 fn exits(after: Duration, code: i32) -> Behaviour {
     Behaviour {
@@ -92,6 +99,8 @@ async fn a_prompt_that_never_shows_is_no_crash_loop() {
     assert_eq!(story(&city), [""; 0]);
     pass(15 * SECOND).await;
     assert_eq!(story(&city), ["started db initial"]);
+    assert_eq!(started(&city)["ready"], "assumed");
+    assert_eq!(town.state("a", "db").await.0, AgentState::Running);
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,10 +133,96 @@ async fn setup_runs_after_the_launch_and_its_failure_stops_nobody() {
     let jobs: Vec<_> = city.shell.calls().into_iter().map(|(_, job)| job).collect();
     let lines: Vec<&str> = jobs.iter().map(|job| job.line.as_str()).collect();
     assert_eq!(lines, ["first", "second", "'/c/set up'"]);
-    assert_eq!(jobs[0].env["GC_AGENT"], "db");
-    assert_eq!(jobs[0].env["A"], "1");
+    let run = jobs[0].run.as_ref().unwrap();
+    assert_eq!(run.spec.agent.as_str(), "db");
+    assert_eq!(run.spec.launch.env["A"], "1");
     assert_eq!(story(&city), ["started db initial"]);
     assert_eq!(city.sessions.nudges("db"), ["go"]);
+    let warning = "session_setup failed: timed out after 1s";
+    assert_eq!(started(&city)["error"], warning);
+    assert_eq!(started(&city).get("ready"), None);
+    assert_eq!(town.instance("a", "db").await.warnings, [warning]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_line_of_the_setup_has_the_configured_time() {
+    let town = Town::new().await;
+    let set_up = agent("db").live(["live"]).launch(|launch| {
+        launch.session_setup = vec!["slow".into()];
+        launch.session_setup_script = Some("/script".into());
+    });
+    let spec = |limit| city("a").setup_timeout(limit).agent(set_up.clone());
+    let city = town.add(spec(3 * SECOND));
+    for line in ["slow", "/script", "live"] {
+        let (after, result) = (HOUR, Ok(String::new()));
+        city.shell.script(line, Answer { after, result });
+    }
+    pass(8 * SECOND).await;
+    assert_eq!(story(&city), [""; 0], "the last one is still under way");
+    pass(2 * SECOND).await;
+    assert_eq!(
+        started(&city)["error"],
+        "session_setup failed: timed out after 3s; \
+         session_setup_script failed: timed out after 3s; session_live failed: timed out after 3s"
+    );
+    // Without a restart, the next run has the new limit.
+    save(&city, spec(5 * SECOND)).await;
+    assert_eq!(story(&city), ["started db initial"]);
+    city.sessions.exit("db", ExitStatus::Code(1));
+    pass(16 * SECOND).await;
+    let limits: Vec<Duration> = city.shell.calls().iter().map(|c| c.1.limit).collect();
+    assert_eq!(limits[3..], [5 * SECOND; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_lines_are_the_last_step_of_a_start() {
+    let town = Town::new().await;
+    let lively = agent("db").live(["live"]).launch(|launch| {
+        launch.ready_delay = Some(5 * SECOND);
+        launch.session_setup = vec!["setup".into()];
+    });
+    let city = town.add(city("a").agent(lively));
+    pass(4 * SECOND).await;
+    assert_eq!(city.shell.calls().len(), 0, "it is not ready");
+    pass(2 * SECOND).await;
+    let calls = city.shell.calls();
+    let lines: Vec<&str> = calls.iter().map(|call| call.1.line.as_str()).collect();
+    assert_eq!(lines, ["setup", "live"]);
+    assert_eq!(started(&city).get("error"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_lines_that_fail_when_they_change_are_a_warning_too() {
+    let town = Town::new().await;
+    let spec = |line: &str| city("a").agent(agent("db").live([line]));
+    let city = town.add(spec("one"));
+    settle().await;
+    let result = Err(ShellError::TimedOut(SECOND));
+    let after = Duration::ZERO;
+    city.shell.script("two", Answer { after, result });
+    save(&city, spec("two")).await;
+    let events = city.journal.events();
+    let updated = events.iter().find(|e| e.kind == "agent.updated").unwrap();
+    let warning = "session_live failed: timed out after 1s";
+    assert_eq!(updated.payload["error"], warning);
+    assert_eq!(town.instance("a", "db").await.warnings, [warning]);
+    save(&city, spec("three")).await;
+    assert_eq!(town.instance("a", "db").await.warnings, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_words_of_a_start_in_vain_are_kept() {
+    let town = Town::new().await;
+    let slow = agent("db").launch(|launch| launch.ready_delay = Some(5 * SECOND));
+    let city = town.add(city("a").agent(slow.max_restarts(1, HOUR)));
+    city.sessions.script("db", exits(SECOND, 3));
+    pass(4 * SECOND).await;
+    let events = city.journal.events();
+    let failed = events.iter().find(|e| e.kind == "agent.start_failed");
+    assert_eq!(failed.unwrap().payload["capture"], "captures/db-1.txt");
+    let (session, text) = &city.notes.captures()[0];
+    assert_eq!(session, "db");
+    assert!(text.ends_with("\n\nno key\n"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +233,7 @@ async fn a_stop_of_an_agent_that_is_not_ready_leaves_nothing() {
     let city = town.add(spec.agent(slow));
     pass(MINUTE).await;
     assert_eq!(up(&city), ["db"]);
-    crate::util::save(&city, crate::util::city("a")).await;
+    save(&city, crate::util::city("a")).await;
     pass(MINUTE).await;
     assert_eq!(up(&city).len(), 0);
     assert_eq!(city.sessions.present().len(), 0);

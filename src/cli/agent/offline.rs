@@ -251,6 +251,7 @@ fn blank(name: &AgentName, session: &SessionName) -> InstanceView {
         restart_window_ms: 0,
         quarantined_until: None,
         retry_at: None,
+        warnings: Vec::new(),
         last_error: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{SecondsFormat, Utc};
@@ -49,6 +49,15 @@ impl Preparer {
         Ok((env, command))
     }
 
+    fn prompts(&self) -> PathBuf {
+        self.config.root.join(".gc/runtime/prompts")
+    }
+
+    /// Where the prompt of a session is written (`GC_PROMPT_FILE`).
+    pub(super) fn prompt_file(&self, spec: &StartSpec) -> PathBuf {
+        self.prompts().join(format!("{}.md", spec.session))
+    }
+
     fn prompt_with(
         &self,
         spec: &StartSpec,
@@ -75,9 +84,8 @@ impl Preparer {
             );
             return Err(agent_failure("prompt", detail));
         }
-        let prompts = self.config.root.join(".gc/runtime/prompts");
-        let path = prompts.join(format!("{}.md", spec.session));
-        let written = files::create_private_dir(&prompts)
+        let path = self.prompt_file(spec);
+        let written = files::create_private_dir(&self.prompts())
             .and_then(|()| files::replace(&path, text.as_bytes()));
         written
             .map_err(|error| provider_failure("prompt", format!("{}: {error}", path.display())))?;

@@ -64,6 +64,7 @@ impl City {
                 work_dir: self.root.clone(),
                 ..Launch::default()
             }),
+            setup_timeout: Duration::from_secs(10),
             notes: BTreeMap::new(),
         }
     }

@@ -71,6 +71,7 @@ impl Town {
                 work_dir: self.config.city.root.clone(),
                 ..Launch::default()
             }),
+            setup_timeout: Duration::from_secs(10),
             notes: BTreeMap::from([(Note::Generation, "1".to_owned())]),
         })
     }

@@ -2,10 +2,16 @@ use super::*;
 use crate::model::FailureClass;
 
 const CODE_1: ExitStatus = ExitStatus::Code(1);
-const UP: Started = Started { pid: Some(7) };
+
+fn up() -> Began {
+    Began {
+        pid: Some(7),
+        ..Began::default()
+    }
+}
 
 fn started() -> Effect {
-    Effect::Report(Report::Started(UP))
+    Effect::Report(Report::Started(up()))
 }
 
 fn exited(status: ExitStatus) -> Effect {
@@ -36,7 +42,7 @@ fn finish(forced: bool) -> Effect {
 
 fn running() -> RunState {
     let mut run = RunState::new(Mode::Start, false);
-    assert_eq!(run.on_start_done(Ok(UP)), [started()]);
+    assert_eq!(run.on_start_done(Ok(up())), [started()]);
     run
 }
 
@@ -45,7 +51,7 @@ fn an_exit_known_before_the_start_returns_is_reported_after_it() {
     let mut run = RunState::new(Mode::Start, false);
     assert_eq!(run.on_begin(), [Effect::Start]);
     assert_eq!(run.on_exit(CODE_1), []);
-    assert_eq!(run.on_start_done(Ok(UP)), [started(), exited(CODE_1)]);
+    assert_eq!(run.on_start_done(Ok(up())), [started(), exited(CODE_1)]);
 }
 
 #[test]
@@ -58,7 +64,7 @@ fn a_failed_start_ends_the_run_without_announcing_it() {
     };
     let how = EndKind::StartFailed(failure.clone());
     assert_eq!(
-        run.on_start_done(Err(failure)),
+        run.on_start_done(Err(failure.into())),
         [Effect::End {
             how,
             tail: String::new()
@@ -126,7 +132,7 @@ fn an_exit_after_the_intent_is_planned_whatever_its_status() {
 #[test]
 fn an_exit_before_the_stop_arrives_is_unplanned_and_the_stop_finds_nothing() {
     let mut run = RunState::new(Mode::Start, true);
-    let _ = run.on_start_done(Ok(UP));
+    let _ = run.on_start_done(Ok(up()));
     let _ = run.on_exit(CODE_1);
     assert_eq!(run.on_stop(StopReason::Drift, Grace::None), []);
     let how = EndKind::Exited(CODE_1);
@@ -144,7 +150,7 @@ fn a_stop_during_the_start_cancels_it_and_ignores_its_result() {
     let mut run = RunState::new(Mode::Start, false);
     let grace = Grace::For(Duration::from_secs(5));
     assert_eq!(run.on_stop(StopReason::Drift, grace), [finish(true)]);
-    assert_eq!(run.on_start_done(Ok(UP)), []);
+    assert_eq!(run.on_start_done(Ok(up())), []);
     assert_eq!(run.on_stop_done(Ok(Stopped::Absent)), [stopped(None, true)]);
 }
 

@@ -30,6 +30,9 @@ pub(super) fn page(page: &Page<'_>, now: DateTime<Utc>) -> String {
         run.map(|id| format!("{id}, number {}", agent.generation)),
     );
     line("Restarts", Some(restarts(agent)));
+    for warning in &agent.warnings {
+        line("Warning", Some(indented(warning)));
+    }
     line(
         "Last error",
         agent.last_error.clone().map(|error| indented(&error)),
@@ -236,7 +239,8 @@ mod tests {
             "pid": 7, "uptime_ms": 60_000, "session_id": "abc", "depends_on": ["db"],
             "config_hash": "v1:0123456789abcdef", "drifted_from": "v1:fedcba9876543210",
             "pool": {"template": "hello/w", "min": 0, "max": 2, "count": 1},
-            "last_activity": "2026-03-18T13:51:00Z"
+            "last_activity": "2026-03-18T13:51:00Z",
+            "warnings": ["session_setup failed: exit 1: no\nsuch thing"]
         });
         let agent = agent("running", more);
         let shown = page(
@@ -255,6 +259,8 @@ hello/w: running
   Session     hello--w (subprocess)
   Run         abc, number 2
   Restarts    5 of 5 within 1h0m
+  Warning     session_setup failed: exit 1: no
+              such thing
   Active      10s ago
   Pool        hello/w, 0 to 2, now 1
   Needs       db

@@ -57,6 +57,7 @@ async fn as_a_supervisor() {
             work_dir: root.clone(),
             ..Launch::default()
         }),
+        setup_timeout: std::time::Duration::from_secs(10),
         notes: BTreeMap::from([(Note::ConfigHash, "h".to_owned())]),
     };
     let provider = provider(root.clone());

@@ -108,21 +108,17 @@ async fn lines_before_the_start_run_in_order_in_the_agents_own_place() {
 
 #[tokio::test]
 async fn a_line_that_fails_or_hangs_is_a_failed_start_with_its_complaint() {
-    let mut city = City::new();
-    let mut config = SubprocessConfig::new(
-        city.root.clone(),
-        CityName::new("test").unwrap(),
-        "gc".into(),
-    );
-    config.setup_timeout = Duration::from_millis(200);
-    city.provider = Subprocess::new(config).unwrap();
+    let city = City::new();
     for (line, want) in [
         ("echo no such thing >&2; exit 4", "exit 4: no such thing"),
         ("sleep 1000", "timed out"),
     ] {
         let mut launch = city.launch_of(Command::Shell("touch ran; sleep 1000".into()));
         launch.pre_start = vec![line.into()];
-        let failure = city.begin("a", launch).await.unwrap_err();
+        let mut spec = city.spec("a", Command::default());
+        spec.launch = Arc::new(launch);
+        spec.setup_timeout = Duration::from_millis(200);
+        let failure = city.start_spec(spec).await.unwrap_err();
         assert_eq!(
             (failure.stage, failure.class),
             ("pre_start", FailureClass::Agent)
