@@ -47,7 +47,7 @@ fn healthy(agents: usize) -> (Vec<Slot>, Listing) {
     };
     let listing = Listing {
         owned: slots.iter().map(facts).collect(),
-        foreign: Vec::new(),
+        ..Listing::default()
     };
     (slots, listing)
 }

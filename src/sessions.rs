@@ -5,6 +5,7 @@
 //! and [`Fail`] never works: for trying out configs and for tests.
 
 pub(crate) mod choose;
+mod delegate;
 pub(crate) mod environment;
 #[cfg(target_os = "linux")]
 mod exec;

@@ -20,7 +20,7 @@ pub use desired::MemoryDesired;
 pub use journal::MemoryJournal;
 pub use notes::MemoryNotes;
 pub use providers::MemoryProviders;
-pub use sessions::{Behaviour, Call, MemorySessions};
+pub use sessions::{Behaviour, Call, Fault, MemorySessions, Times};
 pub use shell::{Answer, MemoryShell};
 
 use crate::model::CitySpec;

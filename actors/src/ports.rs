@@ -6,8 +6,10 @@
 mod cities;
 mod clock;
 mod desired;
+mod follow;
 mod journal;
 mod keys;
+mod limits;
 mod notes;
 mod sessions;
 mod shell;
@@ -22,12 +24,15 @@ use crate::model::CitySpec;
 pub use cities::{Cities, CityEntry, OpenError, Opened, Registered};
 pub use clock::{Clock, Tokens};
 pub use desired::{Desired, Diagnostic, LoadError, Related};
+pub use follow::{Followed, follow};
 pub use journal::{EventStream, Journal, JournalError};
 pub use keys::Key;
+pub use limits::Limits;
 pub use notes::{Notes, NotesError};
 pub use sessions::{
-    AttachPlan, Caps, Delivery, Facts, Fence, Listing, Liveness, Note, SessionError, SessionEvent,
-    SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
+    AttachPlan, Caps, Delivery, Facts, Fence, Listing, Liveness, Note, Probe, SessionError,
+    SessionEvent, SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped,
+    check_note, inside, nudge_text,
 };
 pub use shell::{RunOf, Shell, ShellError, ShellJob};
 

@@ -16,6 +16,7 @@ rows! {
     24 a_message_for_nobody_or_another_run_goes_nowhere needs |caps| caps.nudge;
     26 keys_arrive_as_the_bytes_of_a_terminal needs |caps| caps.keys && (caps.log || caps.screen);
     26 keys_for_nobody_or_another_run_go_nowhere;
+    32 files_are_copied_to_where_the_agent_works;
     27 a_terminal_for_nobody_is_refused;
 }
 
@@ -180,5 +181,46 @@ async fn a_terminal_for_nobody_is_refused(stage: Arc<Stage>) -> Outcome {
         false => SessionError::Unsupported("attach"),
     };
     ensure!(plan == Err(want), "{plan:?}");
+    Ok(())
+}
+
+async fn files_are_copied_to_where_the_agent_works(stage: Arc<Stage>) -> Outcome {
+    stage.start("a", Act::Idle).await?;
+    let copy = async |from: &str, to: &str| {
+        let (from, to) = (stage.file(from), to.to_owned());
+        anyhow::Ok(stage.sessions.copy_to(session("a")?, from, to).await)
+    };
+    std::fs::create_dir_all(stage.file("source/deep"))?;
+    std::fs::write(stage.file("source/one"), "1")?;
+    std::fs::write(stage.file("source/deep/two"), "2")?;
+    let file = copy("source/one", "new/file").await?;
+    ensure!(file == Ok(1), "a file: {file:?}");
+    let dir = copy("source", "copied").await?;
+    ensure!(dir == Ok(2), "a directory: {dir:?}");
+    std::fs::write(stage.file("source/one"), "one more")?;
+    let again = copy("source/one", "new/file").await?;
+    ensure!(again == Ok(1), "over a file: {again:?}");
+    for (file, want) in [
+        ("new/file", "one more"),
+        ("copied/one", "1"),
+        ("copied/deep/two", "2"),
+    ] {
+        let seen = std::fs::read_to_string(stage.file(file))?;
+        ensure!(seen == want, "{file} is {seen:?}");
+    }
+    let missing = copy("no-such", "x").await?;
+    ensure!(missing == Ok(0), "nothing: {missing:?}");
+    for outside in ["../x", "/x", "a/../../x"] {
+        let refused = copy("source/one", outside).await?;
+        ensure!(
+            matches!(refused, Err(SessionError::Invalid(_))),
+            "{outside}: {refused:?}"
+        );
+    }
+    let nobody = stage
+        .sessions
+        .copy_to(session("never")?, stage.file("source"), "x".into());
+    let nobody = nobody.await;
+    ensure!(nobody == Err(SessionError::NotFound), "{nobody:?}");
     Ok(())
 }

@@ -3,36 +3,33 @@
 //! What the script does not say, a file beside the city remembers: which run holds a name, since
 //! when, and its metadata. An op that answers exit 2 is unknown to the script and not asked again.
 
+mod acts;
 mod call;
 mod events;
+mod listing;
+mod port;
 mod record;
 mod start;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use gascity_actors::model::{AgentName, ExitStatus, RunToken, SessionName, StartFailure};
-use gascity_actors::ports::{
-    AttachPlan, Caps, Delivery, Facts, Fence, Key, Listing, Liveness, Note, PortFuture,
-    SessionError, SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
-};
+use gascity_actors::model::{ExitStatus, RunToken, SessionName};
+use gascity_actors::ports::{Fence, SessionError};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use call::{Answer, Op};
 use record::{Record, Records};
 
+use super::SubprocessConfig;
 use super::environment::Environment;
 use super::prepare::Preparer;
-use super::processes::Subscribers;
 use super::processes::census::Census;
-use super::processes::{Mark, sweep};
-use super::{SubprocessConfig, output};
+use super::processes::{Mark, Subscribers, backend, lock};
 
 /// Calls of the script at once.
 const CALLS: usize = 8;
@@ -96,14 +93,6 @@ struct Inner {
     gates: Mutex<HashMap<SessionName, Arc<tokio::sync::Mutex<()>>>>,
     subscribers: Subscribers,
     watching: Mutex<events::Watching>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn backend(error: impl std::fmt::Display) -> SessionError {
-    SessionError::Backend(error.to_string())
 }
 
 impl Exec {
@@ -200,384 +189,6 @@ impl Inner {
                 Some(names.map(str::to_owned).collect())
             }
         })
-    }
-
-    async fn stop(&self, name: &SessionName, fence: &Fence) -> Result<Stopped, SessionError> {
-        let gate = self.gate(name);
-        let _gate = gate.lock().await;
-        let Some(record) = self.fenced(name, fence)? else {
-            return Ok(Stopped::Absent);
-        };
-        let forced = match self.ask(Op::Stop(name)).await? {
-            Answer::Unknown => return Err(backend("the script knows no stop")),
-            Answer::Done(text) => text.trim() == "forced",
-        };
-        let swept = self.sweep(&record.token).await?;
-        if self.is_running(name).await? {
-            return Err(backend("the session still runs after its stop"));
-        }
-        self.tell_end(name, &record.token, ExitStatus::Unknown);
-        self.records.remove(name).map_err(backend)?;
-        lock(&self.ended).remove(&record.token);
-        Ok(match forced || swept {
-            true => Stopped::Forced,
-            false => Stopped::Clean,
-        })
-    }
-
-    /// Ends what the script left of a run on this machine. Whether something had to be killed.
-    async fn sweep(&self, token: &RunToken) -> Result<bool, SessionError> {
-        let (mark, census) = (self.mark.clone(), self.census.clone());
-        let strays = start::Strays(token.clone());
-        let swept = tokio::task::spawn_blocking(move || sweep::end_all(&mark, &census, &strays));
-        let swept = swept.await.map_err(backend)?.map_err(backend)?;
-        Ok(swept.forced)
-    }
-
-    async fn liveness(
-        &self,
-        name: &SessionName,
-        token: &RunToken,
-    ) -> Result<Liveness, SessionError> {
-        let record = self.records.read(name).map_err(backend)?;
-        if record.is_none_or(|record| record.token != *token) {
-            return Ok(Liveness::Absent);
-        }
-        if self.is_running(name).await? {
-            self.saw(name, token);
-            return Ok(Liveness::Live { pid: None });
-        }
-        Ok(Liveness::Dead(self.tell_end(
-            name,
-            token,
-            ExitStatus::Unknown,
-        )))
-    }
-
-    async fn snapshot(self: Arc<Self>) -> Result<Listing, SessionError> {
-        let mut listing = Listing::default();
-        let mut listed = self.list().await?;
-        if let Some(names) = &listed {
-            self.recover(names).await;
-        }
-        let mut lookups = JoinSet::new();
-        for (name, record) in self.records.all().map_err(backend)? {
-            let live = listed.as_mut().map(|names| names.remove(name.as_str()));
-            lookups.spawn(self.clone().facts(name, record, live));
-        }
-        while let Some(facts) = lookups.join_next().await {
-            listing.owned.push(facts.map_err(backend)??);
-        }
-        listing.owned.sort_by(|a, b| a.session.cmp(&b.session));
-        listing.foreign = listed.into_iter().flatten().collect();
-        listing.foreign.sort();
-        Ok(listing)
-    }
-
-    /// What a listing says of a session; `live` as far as it is known.
-    async fn facts(
-        self: Arc<Self>,
-        name: SessionName,
-        record: Record,
-        live: Option<bool>,
-    ) -> Result<Facts, SessionError> {
-        let live = match live {
-            Some(live) => live,
-            None => self.is_running(&name).await?,
-        };
-        let mut active = None;
-        if live {
-            self.saw(&name, &record.token);
-            active = self.last_activity(&name).await;
-        } else if let Ok(_gate) = self.gate(&name).try_lock() {
-            // Else it is just being started or stopped, and somebody knows better.
-            self.tell_end(&name, &record.token, ExitStatus::Unknown);
-        }
-        Ok(Facts {
-            session: name,
-            agent: record.agent,
-            token: record.token,
-            live,
-            pid: None,
-            started_at: record.started_at,
-            last_activity: active.map(|at| at.max(record.started_at)),
-            attached: false,
-            notes: known(record.meta),
-        })
-    }
-
-    /// Writes anew the records of our own sessions that lost them, going by the script's metadata.
-    async fn recover(&self, names: &HashSet<String>) {
-        let strange = |name: &&String| !lock(&self.strangers).contains(*name);
-        let unknown: Vec<&String> = names.iter().filter(strange).collect();
-        for text in unknown {
-            let Ok(name) = SessionName::new(text.as_str()) else {
-                continue;
-            };
-            let gate = self.gate(&name);
-            let Ok(_gate) = gate.try_lock() else { continue };
-            if !matches!(self.records.read(&name), Ok(None)) {
-                continue;
-            }
-            let mut found = BTreeMap::new();
-            for key in ["GC_CITY", "GC_SESSION_ID", "GC_AGENT"] {
-                match self.ask(Op::GetMeta(&name, key)).await {
-                    Ok(Answer::Done(value)) => found.insert(key, value),
-                    _ => None,
-                };
-            }
-            let value = |key: &str| found.get(key).cloned().unwrap_or_default();
-            let ours = value("GC_CITY") == self.config.city.root.to_string_lossy();
-            match (
-                RunToken::new(value("GC_SESSION_ID")),
-                AgentName::new(value("GC_AGENT")),
-            ) {
-                (Ok(token), Ok(agent)) if ours => {
-                    let _ = self.records.begin(&name, token, agent, BTreeMap::new());
-                }
-                _ => drop(lock(&self.strangers).insert(text.clone())),
-            }
-        }
-    }
-
-    /// A time the script cannot say, or not so that it can be read, is not known.
-    async fn last_activity(&self, name: &SessionName) -> Option<DateTime<Utc>> {
-        match self.ask(Op::LastActivity(name)).await {
-            Ok(Answer::Done(text)) => {
-                let time = DateTime::parse_from_rfc3339(text.trim()).ok()?;
-                Some(time.to_utc())
-            }
-            _ => None,
-        }
-    }
-
-    async fn set_note(
-        &self,
-        name: &SessionName,
-        fence: &Fence,
-        note: Note,
-        value: Option<String>,
-    ) -> Result<(), SessionError> {
-        let gate = self.gate(name);
-        let _gate = gate.lock().await;
-        self.fenced(name, fence)?.ok_or(SessionError::NotFound)?;
-        check_note(value.as_deref())?;
-        self.records
-            .change(name, note, value.clone())
-            .map_err(backend)?;
-        // For whoever asks the backend itself; ours is the file.
-        let _ = match value {
-            Some(value) => self.ask(Op::SetMeta(name, note.key(), value)).await,
-            None => self.ask(Op::RemoveMeta(name, note.key())).await,
-        };
-        Ok(())
-    }
-
-    /// An op about one session: `None` if there is no session, an error if there is no such op.
-    async fn about(
-        &self,
-        name: &SessionName,
-        cap: &'static str,
-        op: Op<'_>,
-    ) -> Result<Option<String>, SessionError> {
-        if !self.knows(op.word()) {
-            return Err(SessionError::Unsupported(cap));
-        }
-        if self.records.read(name).map_err(backend)?.is_none() {
-            return Ok(None);
-        }
-        match self.ask(op).await? {
-            Answer::Done(text) => Ok(Some(text)),
-            Answer::Unknown => Err(SessionError::Unsupported(cap)),
-        }
-    }
-}
-
-fn known(meta: BTreeMap<String, String>) -> BTreeMap<Note, String> {
-    let entries = meta.into_iter();
-    let known = entries.filter_map(|(key, value)| Some((Note::from_key(&key)?, value)));
-    known.collect()
-}
-
-impl Sessions for Exec {
-    fn provider(&self) -> &str {
-        &self.0.word
-    }
-
-    fn caps(&self) -> Caps {
-        let inner = &self.0;
-        Caps {
-            log: inner.knows("peek"),
-            nudge: inner.knows("nudge"),
-            keys: inner.knows("send-keys"),
-            attach: inner.knows("attach"),
-            activity: inner.knows("get-last-activity"),
-            exit_push: true,
-            exit_status: inner.watches(),
-            process_tree: inner.knows("process-alive"),
-            meta: inner.knows("set-meta"),
-            stages: true,
-            survives: true,
-            ..Caps::default()
-        }
-    }
-
-    fn start(
-        &self,
-        token: RunToken,
-        spec: Arc<StartSpec>,
-    ) -> PortFuture<'_, Started, StartFailure> {
-        Box::pin(start::start(self.0.clone(), token, spec))
-    }
-
-    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
-        Box::pin(async move { self.0.stop(&name, &fence).await })
-    }
-
-    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async move {
-            if self.0.fenced(&name, &fence)?.is_none() {
-                return Ok(false);
-            }
-            // A script that cannot do it is left alone: the stop that follows needs no leave.
-            self.0.ask(Op::Interrupt(&name)).await.map(|_| true)
-        })
-    }
-
-    fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
-        Box::pin(async move {
-            self.0.watch_exits();
-            self.0.clone().snapshot().await
-        })
-    }
-
-    fn liveness(
-        &self,
-        name: SessionName,
-        token: RunToken,
-    ) -> PortFuture<'_, Liveness, SessionError> {
-        Box::pin(async move { self.0.liveness(&name, &token).await })
-    }
-
-    fn process_alive(
-        &self,
-        name: SessionName,
-        names: Vec<String>,
-    ) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async move {
-            if self.0.records.read(&name).map_err(backend)?.is_none() {
-                return Ok(false);
-            }
-            let asks = !names.is_empty() && self.0.knows("process-alive");
-            match asks {
-                true => match self.0.ask(Op::ProcessAlive(&name, names)).await? {
-                    Answer::Done(text) => Ok(text.trim() == "true"),
-                    Answer::Unknown => self.0.is_running(&name).await,
-                },
-                false => self.0.is_running(&name).await,
-            }
-        })
-    }
-
-    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
-        Box::pin(async move {
-            let record = self.0.records.read(&name).map_err(backend)?;
-            record.ok_or(SessionError::NotFound)?;
-            self.0.ask(Op::ClearScrollback(&name)).await.map(drop)
-        })
-    }
-
-    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
-        Box::pin(async move {
-            let text = self.0.about(&name, "peek", Op::Peek(&name, lines)).await?;
-            let text = text.ok_or(SessionError::NotFound)?;
-            Ok(output::last(text.as_bytes(), lines))
-        })
-    }
-
-    fn set_note(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        note: Note,
-        value: Option<String>,
-    ) -> PortFuture<'_, (), SessionError> {
-        Box::pin(async move { self.0.set_note(&name, &fence, note, value).await })
-    }
-
-    fn nudge(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        text: String,
-    ) -> PortFuture<'_, Delivery, SessionError> {
-        Box::pin(async move {
-            if !self.0.knows("nudge") {
-                return Err(SessionError::Unsupported("nudge"));
-            }
-            if self.0.fenced(&name, &fence)?.is_none() {
-                return Ok(Delivery::NoSession);
-            }
-            let text = nudge_text(&text)?;
-            if text.is_empty() {
-                return Ok(Delivery::Delivered { confirmed: true });
-            }
-            let gate = self.0.gate(&name);
-            let _gate = gate.lock().await; // one message at a time
-            if !self.0.is_running(&name).await? {
-                return Ok(Delivery::NoSession);
-            }
-            let sent = self.0.about(&name, "nudge", Op::Nudge(&name, text)).await?;
-            Ok(match sent {
-                Some(_) => Delivery::Delivered { confirmed: true },
-                None => Delivery::NoSession,
-            })
-        })
-    }
-
-    fn send_keys(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        keys: Vec<Key>,
-    ) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async move {
-            if !self.0.knows("send-keys") {
-                return Err(SessionError::Unsupported("keys"));
-            }
-            Key::check(&keys)?;
-            if self.0.fenced(&name, &fence)?.is_none() {
-                return Ok(false);
-            }
-            let gate = self.0.gate(&name);
-            let _gate = gate.lock().await; // not into a message
-            if !self.0.is_running(&name).await? {
-                return Ok(false);
-            }
-            let op = Op::SendKeys(&name, &keys);
-            Ok(self.0.about(&name, "keys", op).await?.is_some())
-        })
-    }
-
-    fn attach(
-        &self,
-        name: SessionName,
-        read_only: bool,
-    ) -> PortFuture<'_, AttachPlan, SessionError> {
-        Box::pin(async move {
-            if !self.0.knows("attach")
-                || read_only && self.0.records.read(&name).is_ok_and(|r| r.is_some())
-            {
-                return Err(SessionError::Unsupported("attach"));
-            }
-            let record = self.0.records.read(&name).map_err(backend)?;
-            record.ok_or(SessionError::NotFound)?;
-            Ok(self.0.attach_plan(&name))
-        })
-    }
-
-    fn subscribe(&self) -> SessionEvents {
-        self.0.subscribers.add()
     }
 }
 

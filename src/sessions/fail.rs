@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gascity_actors::model::{FailureClass, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    AttachPlan, Caps, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvent, SessionEvents, Sessions, StartSpec, Started, Stopped,
+    AttachPlan, Caps, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, Probe,
+    SessionError, SessionEvent, SessionEvents, Sessions, StartSpec, Started, Stopped,
 };
 use tokio::sync::mpsc;
 
@@ -29,6 +29,15 @@ impl Sessions for Fail {
 
     fn caps(&self) -> Caps {
         Caps::default()
+    }
+
+    fn probe(&self) -> PortFuture<'_, Probe, SessionError> {
+        Box::pin(async {
+            Ok(Probe {
+                notes: vec![UNAVAILABLE.to_owned()],
+                ..Probe::default()
+            })
+        })
     }
 
     fn start(&self, _: RunToken, _: Arc<StartSpec>) -> PortFuture<'_, Started, StartFailure> {
@@ -93,6 +102,15 @@ impl Sessions for Fail {
     }
 
     fn attach(&self, _: SessionName, _: bool) -> PortFuture<'_, AttachPlan, SessionError> {
+        unavailable()
+    }
+
+    fn copy_to(
+        &self,
+        _: SessionName,
+        _: std::path::PathBuf,
+        _: String,
+    ) -> PortFuture<'_, usize, SessionError> {
         unavailable()
     }
 

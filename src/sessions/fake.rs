@@ -1,14 +1,18 @@
 //! The provider `fake`: the in-memory sessions, on the machine's own time.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
 use gascity_actors::memory::{MemoryClock, MemorySessions};
 use gascity_actors::model::{RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Caps, Clock, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvents, Sessions, StartSpec, Started, Stopped,
+    Caps, Clock, Listing, PortFuture, SessionError, SessionEvents, Sessions, StartSpec, Started,
+    inside,
 };
+
+use super::delegate::delegate;
+use super::prepare::copy_files;
 
 /// Sessions without processes, for trying out a config. They end with the supervisor.
 ///
@@ -61,14 +65,6 @@ impl Sessions for Fake {
         self.sessions.start(token, spec)
     }
 
-    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
-        self.sessions.stop(name, fence)
-    }
-
-    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
-        self.sessions.interrupt(name, fence)
-    }
-
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
         Box::pin(async move {
             let mut listing = self.sessions.snapshot().await?;
@@ -80,56 +76,26 @@ impl Sessions for Fake {
         })
     }
 
-    fn liveness(
+    delegate!(port self name => self.sessions;
+        stop interrupt liveness process_alive clear_scrollback peek set_note nudge send_keys);
+
+    fn copy_to(
         &self,
         name: SessionName,
-        token: RunToken,
-    ) -> PortFuture<'_, Liveness, SessionError> {
-        self.sessions.liveness(name, token)
-    }
-
-    fn process_alive(
-        &self,
-        name: SessionName,
-        names: Vec<String>,
-    ) -> PortFuture<'_, bool, SessionError> {
-        self.sessions.process_alive(name, names)
-    }
-
-    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
-        self.sessions.clear_scrollback(name)
-    }
-
-    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
-        self.sessions.peek(name, lines)
-    }
-
-    fn set_note(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        note: Note,
-        value: Option<String>,
-    ) -> PortFuture<'_, (), SessionError> {
-        self.sessions.set_note(name, fence, note, value)
-    }
-
-    fn nudge(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        text: String,
-    ) -> PortFuture<'_, Delivery, SessionError> {
-        self.sessions.nudge(name, fence, text)
-    }
-
-    fn send_keys(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        keys: Vec<Key>,
-    ) -> PortFuture<'_, bool, SessionError> {
-        self.sessions.send_keys(name, fence, keys)
+        from: PathBuf,
+        to: String,
+    ) -> PortFuture<'_, usize, SessionError> {
+        Box::pin(async move {
+            self.sessions
+                .copy_to(name.clone(), from.clone(), to.clone())
+                .await?;
+            let dir = self
+                .sessions
+                .work_dir(&name)
+                .ok_or(SessionError::NotFound)?;
+            let failed = |error: std::io::Error| SessionError::Backend(error.to_string());
+            copy_files(&from, &dir, inside(&to)?).map_err(failed)
+        })
     }
 
     fn subscribe(&self) -> SessionEvents {

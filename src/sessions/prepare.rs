@@ -15,6 +15,8 @@ use gascity_actors::model::{Command, FailureClass, RunToken, StartFailure};
 use gascity_actors::ports::{RunOf, StartSpec};
 use rustix::io::Errno;
 
+pub(super) use overlay::{copy_files, count_files};
+
 use super::SubprocessConfig;
 use super::environment::{Environment, Runner, Unset};
 use crate::shell;

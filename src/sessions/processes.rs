@@ -1,19 +1,22 @@
 //! The processes of runs: who belongs to one, and how all of them are ended.
 
 pub(super) mod census;
+mod leader;
 pub(super) mod programs;
 pub(super) mod sweep;
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gascity_actors::model::{ExitStatus, RunToken};
-use gascity_actors::ports::{SessionEvent, SessionEvents};
+use gascity_actors::ports::{SessionError, SessionEvent, SessionEvents};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc;
+
+pub(super) use leader::{Ending, Led, Slots, Watched, check, copy_to, signal_led};
 
 use super::proc::{self, Environ};
 use super::sys;
@@ -37,20 +40,6 @@ impl Mark {
     pub(super) fn carries(&self, pid: i32, token: &RunToken) -> bool {
         matches!(Environ::of(pid), Ok(Some(environ)) if self.owns(&environ, token))
     }
-}
-
-/// A run, as far as its processes go.
-pub(super) trait Led {
-    /// Its id, which its processes carry.
-    fn token(&self) -> &RunToken;
-    /// Its leader.
-    fn pid(&self) -> Pid;
-    /// Start of the leader in ticks since boot.
-    fn start(&self) -> u64;
-    /// Whether the leader has not exited, as the kernel says.
-    fn is_live(&self) -> bool;
-    /// Signals the leader's process group; `false` if the leader has ended.
-    fn signal_group(&self, signal: Signal) -> rustix::io::Result<bool>;
 }
 
 /// Whether the process behind a pidfd has ended.
@@ -97,4 +86,17 @@ impl Subscribers {
 /// Locks, whatever happened to an earlier holder: no holder leaves the data half changed.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A backend that failed: nothing is known of its sessions.
+pub(super) fn backend(error: impl std::fmt::Display) -> SessionError {
+    SessionError::Backend(error.to_string())
+}
+
+/// Runs blocking work off the runtime's own threads.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, SessionError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(backend)?.map_err(backend)
 }

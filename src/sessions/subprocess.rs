@@ -20,7 +20,6 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,8 +30,8 @@ use std::time::Duration;
 
 use gascity_actors::model::{CityName, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Caps, Delivery, Fence, Listing, Liveness, Note, PortFuture, SessionError, SessionEvent,
-    SessionEvents, Sessions, StartSpec, Started, Stopped,
+    Caps, Fence, Listing, Liveness, PortFuture, SessionError, SessionEvent, SessionEvents,
+    Sessions, StartSpec, Started, Stopped,
 };
 use rustix::process::{Pid, Signal};
 use tokio::sync::{OnceCell, mpsc};
@@ -41,13 +40,16 @@ use adopt::Found;
 pub(crate) use note::metadata;
 use note::{Files, NoteFile};
 use rotate::{Bounds, Keeper};
-use run::{Run, Watched};
+use run::Run;
 pub(super) use spawn::look_up;
 
+use super::delegate::delegate;
 use super::environment::DEFAULT_PASSTHROUGH;
 use super::prepare::Preparer;
 use super::processes::census::Census;
-use super::processes::{Led as _, Subscribers, lock, programs, sweep};
+use super::processes::{
+    Led as _, Slots, Subscribers, Watched, backend, blocking, check, copy_to, lock, programs, sweep,
+};
 use super::{output, proc};
 
 /// How long the report of an end may take once every process is gone.
@@ -116,7 +118,7 @@ struct Inner {
     files: Arc<Files>,
     census: Arc<Census>,
     subscribers: Arc<Subscribers>,
-    slots: Mutex<HashMap<SessionName, Arc<Slot>>>,
+    slots: Slots<Slot>,
     adopted: OnceCell<()>,
     keeper: Arc<Keeper>,
     log_bytes: AtomicU64,
@@ -128,25 +130,13 @@ struct Inner {
 struct Slot {
     /// Held by whoever changes the session.
     gate: tokio::sync::Mutex<()>,
-    held: Mutex<Option<Watched>>,
+    held: Mutex<Option<Watched<Run>>>,
 }
 
 impl Slot {
     fn run(&self) -> Option<Arc<Run>> {
         lock(&self.held).as_ref().map(|watched| watched.run.clone())
     }
-}
-
-fn backend(error: impl std::fmt::Display) -> SessionError {
-    SessionError::Backend(error.to_string())
-}
-
-/// Runs blocking work off the runtime's own threads.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, SessionError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(backend)?.map_err(backend)
 }
 
 impl Subprocess {
@@ -172,7 +162,7 @@ impl Subprocess {
             files: Arc::new(Files::new(config.root.clone(), proc::boot_id()?)),
             census: Arc::default(),
             subscribers: Arc::default(),
-            slots: Mutex::default(),
+            slots: Slots::default(),
             adopted: OnceCell::new(),
             keeper: Arc::default(),
             log_bytes: AtomicU64::new(config.log_bytes),
@@ -191,19 +181,11 @@ impl Inner {
     }
 
     fn slot(&self, name: &SessionName) -> Arc<Slot> {
-        lock(&self.slots).entry(name.clone()).or_default().clone()
+        self.slots.of(name)
     }
 
-    /// Forgets a slot nobody uses any more. Slots are handed out under the same lock, so none
-    /// can be in use that this does not see.
     fn forget(&self, name: &SessionName) {
-        let mut slots = lock(&self.slots);
-        if slots
-            .get(name)
-            .is_some_and(|slot| Arc::strong_count(slot) == 1 && lock(&slot.held).is_none())
-        {
-            slots.remove(name);
-        }
+        self.slots.forget(name, |slot| lock(&slot.held).is_none());
     }
 
     fn hold(
@@ -217,7 +199,7 @@ impl Inner {
             return Ok(None);
         };
         let run = Run::new(name.clone(), note, pid, pidfd);
-        let watched = Watched::new(run, &self.files, &self.subscribers)?;
+        let watched = run::watched(run, &self.files, &self.subscribers)?;
         let run = watched.run.clone();
         *lock(&slot.held) = Some(watched);
         Ok(Some(run))
@@ -297,6 +279,62 @@ impl Inner {
         stopped
     }
 
+    async fn interrupt(
+        self: &Arc<Self>,
+        name: &SessionName,
+        fence: &Fence,
+    ) -> Result<bool, SessionError> {
+        let run = match self.seen(name).await {
+            Err(SessionError::NotFound) => return Ok(false),
+            run => run?,
+        };
+        check(fence, &*run)?;
+        run.signal_group(Signal::INT).map_err(backend)
+    }
+
+    async fn liveness(
+        self: &Arc<Self>,
+        name: &SessionName,
+        token: &RunToken,
+    ) -> Result<Liveness, SessionError> {
+        match self.seen(name).await {
+            Err(SessionError::NotFound) => Ok(Liveness::Absent),
+            Err(error) => Err(error),
+            Ok(run) if run.token != *token => Ok(Liveness::Absent),
+            Ok(run) if run.is_live() => Ok(Liveness::Live {
+                pid: Some(run.pid.as_raw_nonzero().get().cast_unsigned()),
+            }),
+            Ok(run) => Ok(Liveness::Dead(run.ended().await)),
+        }
+    }
+
+    async fn peek(
+        self: &Arc<Self>,
+        name: &SessionName,
+        lines: u32,
+    ) -> Result<String, SessionError> {
+        let run = self.seen(name).await?;
+        let log = self.files.log(name);
+        let (offset, rotated) = {
+            let meta = run.fresh(&self.files);
+            (meta.log_offset, meta.rotated)
+        };
+        // The restart after a crash waits for its last words, most often none or few.
+        if rotated.is_none() && output::is_short(&log, offset) {
+            return output::tail(&log, offset, lines).map_err(backend);
+        }
+        blocking(move || output::tail_across(&log, offset, rotated, lines)).await
+    }
+
+    async fn copy_to(
+        self: &Arc<Self>,
+        name: &SessionName,
+        from: PathBuf,
+        to: &str,
+    ) -> Result<usize, SessionError> {
+        copy_to(self.seen(name).await?, from, to).await
+    }
+
     async fn process_alive(
         self: &Arc<Self>,
         name: &SessionName,
@@ -319,7 +357,7 @@ impl Inner {
         run: Arc<Run>,
         fence: &Fence,
     ) -> Result<Stopped, SessionError> {
-        check(fence, &run)?;
+        check(fence, &*run)?;
         run.stopping.store(true, Ordering::Release);
         let (files, census, swept) = (self.files.clone(), self.census.clone(), run.clone());
         let swept = blocking(move || {
@@ -342,14 +380,6 @@ impl Inner {
         } else {
             Stopped::Clean
         })
-    }
-}
-
-/// A run may be touched if the fence lets it.
-fn check(fence: &Fence, run: &Run) -> Result<(), SessionError> {
-    match fence {
-        Fence::Token(token) if *token != run.token => Err(SessionError::Fenced),
-        Fence::Token(_) | Fence::Any => Ok(()),
     }
 }
 
@@ -380,88 +410,15 @@ impl Sessions for Subprocess {
         Box::pin(async move { self.0.start(token, &spec).await })
     }
 
-    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
-        Box::pin(async move { self.0.stop(&name, &fence).await })
-    }
-
-    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async move {
-            let run = match self.0.seen(&name).await {
-                Err(SessionError::NotFound) => return Ok(false),
-                run => run?,
-            };
-            check(&fence, &run)?;
-            run.signal_group(Signal::INT).map_err(backend)
-        })
-    }
-
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
         Box::pin(self.0.clone().snapshot())
     }
 
-    fn liveness(
-        &self,
-        name: SessionName,
-        token: RunToken,
-    ) -> PortFuture<'_, Liveness, SessionError> {
-        Box::pin(async move {
-            match self.0.seen(&name).await {
-                Err(SessionError::NotFound) => Ok(Liveness::Absent),
-                Err(error) => Err(error),
-                Ok(run) if run.token != token => Ok(Liveness::Absent),
-                Ok(run) if run.is_live() => Ok(Liveness::Live {
-                    pid: Some(run.pid.as_raw_nonzero().get().cast_unsigned()),
-                }),
-                Ok(run) => Ok(Liveness::Dead(run.ended().await)),
-            }
-        })
-    }
-
-    fn process_alive(
-        &self,
-        name: SessionName,
-        names: Vec<String>,
-    ) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async move { self.0.process_alive(&name, names).await })
-    }
+    delegate!(inner self name => self.0;
+        stop interrupt liveness process_alive peek set_note nudge copy_to);
 
     fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
         Box::pin(self.0.clear_scrollback(name))
-    }
-
-    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
-        Box::pin(async move {
-            let run = self.0.seen(&name).await?;
-            let log = self.0.files.log(&name);
-            let (offset, rotated) = {
-                let meta = run.fresh(&self.0.files);
-                (meta.log_offset, meta.rotated)
-            };
-            // The restart after a crash waits for its last words, most often none or few.
-            if rotated.is_none() && output::is_short(&log, offset) {
-                return output::tail(&log, offset, lines).map_err(backend);
-            }
-            blocking(move || output::tail_across(&log, offset, rotated, lines)).await
-        })
-    }
-
-    fn set_note(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        note: Note,
-        value: Option<String>,
-    ) -> PortFuture<'_, (), SessionError> {
-        Box::pin(async move { self.0.set_note(&name, &fence, note, value).await })
-    }
-
-    fn nudge(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        text: String,
-    ) -> PortFuture<'_, Delivery, SessionError> {
-        Box::pin(async move { self.0.nudge(&name, &fence, &text).await })
     }
 
     fn subscribe(&self) -> SessionEvents {

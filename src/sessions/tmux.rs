@@ -32,20 +32,19 @@ use std::time::Duration;
 
 use gascity_actors::model::{RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    AttachPlan, Caps, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvents, Sessions, StartSpec, Started, Stopped,
+    Caps, Listing, PortFuture, Probe, SessionError, SessionEvents, Sessions, StartSpec, Started,
 };
 
 use hint::TmuxFile;
-use line::Line;
 use link::Lost;
-use run::{Run, Watched};
+use run::Run;
 use server::{Connector, Server};
 use version::Version;
 
+use super::delegate::delegate;
 use super::prepare::Preparer;
 use super::processes::census::Census;
-use super::processes::{Led as _, Mark, Subscribers, lock};
+use super::processes::{Mark, Slots, Subscribers, Watched, backend, check, lock};
 use super::subprocess::SubprocessConfig;
 
 pub(crate) use program::{find, usable};
@@ -106,7 +105,7 @@ struct Inner {
     mark: Mark,
     census: Arc<Census>,
     subscribers: Subscribers,
-    slots: Mutex<HashMap<SessionName, Arc<Slot>>>,
+    slots: Slots<Slot>,
     server: tokio::sync::Mutex<Option<Arc<Server>>>,
     /// Servers of runs that may still be there.
     servers: Mutex<HashMap<i32, Arc<OwnedFd>>>,
@@ -118,7 +117,7 @@ struct Inner {
 struct Slot {
     /// Held by whoever changes the session.
     gate: Arc<tokio::sync::Mutex<()>>,
-    held: Mutex<Option<Watched>>,
+    held: Mutex<Option<Watched<Run>>>,
     /// Held by whoever types into it.
     typing: tokio::sync::Mutex<()>,
 }
@@ -127,10 +126,6 @@ impl Slot {
     fn run(&self) -> Option<Arc<Run>> {
         lock(&self.held).as_ref().map(|watched| watched.run.clone())
     }
-}
-
-fn backend(error: impl std::fmt::Display) -> SessionError {
-    SessionError::Backend(error.to_string())
 }
 
 fn lost(lost: Lost) -> SessionError {
@@ -166,7 +161,7 @@ impl Tmux {
             mark: Mark(config.city.root.clone()),
             census: Arc::default(),
             subscribers: Subscribers::default(),
-            slots: Mutex::default(),
+            slots: Slots::default(),
             server: tokio::sync::Mutex::default(),
             servers: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -199,23 +194,15 @@ impl Tmux {
 
 impl Inner {
     fn slot(&self, name: &SessionName) -> Arc<Slot> {
-        lock(&self.slots).entry(name.clone()).or_default().clone()
+        self.slots.of(name)
     }
 
-    /// Forgets a slot nobody uses any more. Slots are handed out under the same lock, so none
-    /// can be in use that this does not see.
     fn forget(&self, name: &SessionName) {
-        let mut slots = lock(&self.slots);
-        if slots
-            .get(name)
-            .is_some_and(|slot| Arc::strong_count(slot) == 1 && lock(&slot.held).is_none())
-        {
-            slots.remove(name);
-        }
+        self.slots.forget(name, |slot| lock(&slot.held).is_none());
     }
 
     fn hold(&self, slot: &Slot, run: Run) -> Result<Arc<Run>, SessionError> {
-        let watched = Watched::new(run, &self.me).map_err(backend)?;
+        let watched = run::watched(run, &self.me).map_err(backend)?;
         let run = watched.run.clone();
         *lock(&slot.held) = Some(watched);
         Ok(run)
@@ -262,14 +249,6 @@ impl Inner {
     }
 }
 
-/// A run may be touched if the fence lets it.
-fn check(fence: &Fence, run: &Run) -> Result<(), SessionError> {
-    match fence {
-        Fence::Token(token) if *token != run.token => Err(SessionError::Fenced),
-        Fence::Token(_) | Fence::Any => Ok(()),
-    }
-}
-
 impl Sessions for Tmux {
     fn provider(&self) -> &'static str {
         "tmux"
@@ -310,20 +289,36 @@ impl Sessions for Tmux {
         var.into_iter().collect()
     }
 
+    fn probe(&self) -> PortFuture<'_, Probe, SessionError> {
+        Box::pin(async move {
+            let version = Some(self.0.version.text.clone());
+            Ok(match self.0.server().await {
+                Ok(server) => Probe {
+                    usable: true,
+                    version,
+                    notes: vec![format!("socket {}", self.0.socket_name(&server).display())],
+                },
+                // It is started with the first session.
+                Err(SessionError::NotFound) => Probe {
+                    usable: true,
+                    version,
+                    notes: Vec::new(),
+                },
+                Err(error) => Probe {
+                    usable: false,
+                    version,
+                    notes: vec![error.to_string()],
+                },
+            })
+        })
+    }
+
     fn start(
         &self,
         token: RunToken,
         spec: Arc<StartSpec>,
     ) -> PortFuture<'_, Started, StartFailure> {
         Box::pin(self.0.start(token, spec))
-    }
-
-    fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
-        Box::pin(async move { self.0.stop(&name, &fence).await })
-    }
-
-    fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async move { self.0.interrupt(&name, &fence).await })
     }
 
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
@@ -336,96 +331,9 @@ impl Sessions for Tmux {
         })
     }
 
-    fn liveness(
-        &self,
-        name: SessionName,
-        token: RunToken,
-    ) -> PortFuture<'_, Liveness, SessionError> {
-        Box::pin(async move {
-            let run = match self.0.slot(&name).run() {
-                Some(run) if run.token == token => Ok(run),
-                _ => self.0.seen(&name).await,
-            };
-            match run {
-                Err(SessionError::NotFound) => Ok(Liveness::Absent),
-                Err(error) => Err(error),
-                Ok(run) if run.token != token => Ok(Liveness::Absent),
-                Ok(run) if run.is_live() => Ok(Liveness::Live {
-                    pid: Some(run.raw_pid().cast_unsigned()),
-                }),
-                Ok(run) => Ok(Liveness::Dead(run.ended().await)),
-            }
-        })
-    }
-
-    fn process_alive(
-        &self,
-        name: SessionName,
-        names: Vec<String>,
-    ) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async move { self.0.process_alive(&name, names).await })
-    }
-
-    fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
-        Box::pin(async move {
-            let (run, server) = self.0.seated(&name).await?;
-            let line = Line::new(["clear-history", "-t", &run.seat.pane]);
-            server.link.ask(line).await.map_err(lost).map(drop)
-        })
-    }
-
-    fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
-        Box::pin(async move { self.0.peek(&name, lines).await })
-    }
-
-    fn set_note(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        note: Note,
-        value: Option<String>,
-    ) -> PortFuture<'_, (), SessionError> {
-        Box::pin(async move { self.0.set_note(&name, &fence, note, value).await })
-    }
-
-    fn nudge(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        text: String,
-    ) -> PortFuture<'_, Delivery, SessionError> {
-        Box::pin(async move { self.0.nudge(&name, &fence, &text).await })
-    }
-
-    fn send_keys(
-        &self,
-        name: SessionName,
-        fence: Fence,
-        keys: Vec<Key>,
-    ) -> PortFuture<'_, bool, SessionError> {
-        Box::pin(async move { self.0.send_keys(&name, &fence, &keys).await })
-    }
-
-    fn attach(
-        &self,
-        name: SessionName,
-        read_only: bool,
-    ) -> PortFuture<'_, AttachPlan, SessionError> {
-        Box::pin(async move {
-            let (_, server) = self.0.seated(&name).await?;
-            let program = self.0.config.program.to_string_lossy().into_owned();
-            let socket = server.socket.to_string_lossy().into_owned();
-            let target = format!("={name}");
-            let words = ["-u", "-S", &socket, "attach-session", "-t", &target];
-            let mut argv = vec![program];
-            argv.extend(words.map(str::to_owned));
-            argv.extend(read_only.then(|| "-r".to_owned()));
-            Ok(AttachPlan {
-                argv,
-                unset: vec!["TMUX".to_owned(), "TMUX_PANE".to_owned()],
-            })
-        })
-    }
+    delegate!(inner self name => self.0;
+        stop interrupt liveness process_alive clear_scrollback peek set_note nudge send_keys attach
+        copy_to);
 
     fn retire(&self) -> PortFuture<'_, (), SessionError> {
         Box::pin(async move { self.0.retire().await })

@@ -1,5 +1,6 @@
 //! Draining: ask a run to finish, wait for its word, force it in the end.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -7,7 +8,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{CityMsg, CityState, events};
-use crate::model::AgentName;
+use crate::model::{AgentName, RunToken};
 use crate::policy::{Drain, DrainReason, Run};
 use crate::ports::{Facts, Note};
 use crate::worker::WorkerMsg;
@@ -149,10 +150,12 @@ impl CityState {
         }
     }
 
-    /// Nothing could be observed: whoever was quiet may be busy by now.
-    pub(super) fn forget_activity(&mut self) {
+    /// All but these could not be observed: whoever was quiet may be busy by now.
+    pub(super) fn forget_activity(&mut self, but: &HashSet<&RunToken>) {
         for run in self.slots.iter_mut().filter_map(|e| e.slot.run.as_mut()) {
-            run.last_activity = None;
+            if !but.contains(&run.token) {
+                run.last_activity = None;
+            }
         }
     }
 

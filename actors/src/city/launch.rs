@@ -12,7 +12,7 @@ use crate::model::{
     AgentEnd, AgentName, Began, EndKind, FailureClass, RunToken, StartCause, StartFailure,
     StopReason,
 };
-use crate::policy::{Admission, Phase, Run, Slot, Want, admit};
+use crate::policy::{Admission, Phase, Run, Slot, Trigger, Want, admit};
 use crate::ports::{Note, SessionEvent, SessionEventKind, StartSpec};
 use crate::worker::{Grace, Mode, Report, Worker, WorkerArgs, WorkerMsg};
 
@@ -206,11 +206,15 @@ impl CityState {
     }
 
     pub(super) fn on_session(&mut self, event: SessionEvent) {
+        if event.kind == SessionEventKind::Lagged {
+            return self.on_tick(Trigger::Poke);
+        }
         let entry = self.slots.by_session(&event.session);
         if let Some(entry) = entry.filter(|entry| entry.is_run(&event.token)) {
             entry.tell(match event.kind {
                 SessionEventKind::Exited(status) => WorkerMsg::Exited(event.token, status),
                 SessionEventKind::BackendLost => WorkerMsg::BackendLost(event.token),
+                SessionEventKind::Activity | SessionEventKind::Lagged => return,
             });
         }
     }

@@ -18,7 +18,8 @@ use crate::ports::{CityPorts, Facts, Listing, SessionError};
 use crate::tracker::{TrackerMsg, Watched};
 use crate::worker::WorkerMsg;
 
-const LISTING_LIMIT: Duration = Duration::from_secs(10);
+/// A little more than each backend may take.
+const LISTING_LIMIT: Duration = Duration::from_secs(11);
 
 impl CityState {
     pub(super) fn on_tick(&mut self, trigger: Trigger) {
@@ -93,7 +94,14 @@ impl CityState {
                 self.on_first_listing(&listing, &gathered).await;
             }
             (_, Ok(listing)) => {
-                self.blind = None;
+                self.blind = match listing.is_complete() {
+                    true => None,
+                    false => {
+                        let errors = listing.errors.join("; ");
+                        tracing::warn!(city = %self.args.spec.name, errors, "listing incomplete");
+                        Some(format!("some sessions cannot be listed: {errors}"))
+                    }
+                };
                 let listing = listing.clone();
                 self.reconcile(Some(&listing), &gathered).await;
             }
@@ -114,10 +122,14 @@ impl CityState {
                 self.learn(facts, gathered.as_of);
             }
             let listed: HashSet<&RunToken> = listing.owned.iter().map(|f| &f.token).collect();
-            self.ended
-                .retain(|token, at| *at >= gathered.as_of || listed.contains(token));
+            if listing.is_complete() {
+                self.ended
+                    .retain(|token, at| *at >= gathered.as_of || listed.contains(token));
+            } else {
+                self.forget_activity(&listed);
+            }
         } else {
-            self.forget_activity(); // unknown activity is not idleness
+            self.forget_activity(&HashSet::new()); // unknown activity is not idleness
         }
         if self.args.spec.max_agents.is_some() {
             self.refresh(); // who runs decides who keeps a place

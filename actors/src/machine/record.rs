@@ -161,11 +161,13 @@ impl Record {
 /// Ends every owned session, without the supervisor of the city.
 ///
 /// # Errors
-/// If the sessions cannot be listed. A session that cannot be stopped is passed over.
+/// If some sessions cannot be listed; those that can are ended all the same. A session that cannot be stopped is passed over.
 pub async fn stop_sessions(sessions: &dyn Sessions) -> Result<StopSummary, SessionError> {
     let mut summary = StopSummary::default();
-    let mut all_gone = true;
-    for facts in sessions.snapshot().await?.owned {
+    let listing = sessions.snapshot().await?;
+    let mut all_gone = listing.is_complete();
+    let errors = listing.errors;
+    for facts in listing.owned {
         let stopped = sessions
             .stop(facts.session, Fence::Token(facts.token))
             .await;
@@ -183,6 +185,9 @@ pub async fn stop_sessions(sessions: &dyn Sessions) -> Result<StopSummary, Sessi
     }
     if all_gone {
         let _ = sessions.retire().await; // whatever it leaves, the agents are gone
+    }
+    if !errors.is_empty() {
+        return Err(SessionError::Backend(errors.join("; ")));
     }
     Ok(summary)
 }

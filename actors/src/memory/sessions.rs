@@ -1,6 +1,8 @@
+mod faults;
 mod port;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -8,6 +10,9 @@ use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+pub use faults::{Fault, Times};
+
+use self::faults::{Faults, matches};
 use super::MemoryClock;
 use crate::mailbox::lock;
 use crate::model::{AgentName, ExitStatus, RunToken, SessionName, StartFailure};
@@ -73,6 +78,8 @@ pub struct MemorySessions {
 struct World {
     sessions: BTreeMap<SessionName, Held>,
     scripts: HashMap<String, Behaviour>,
+    /// Those for many, by patterns of names, the latest last.
+    patterns: Vec<(String, Behaviour)>,
     foreign: Vec<String>,
     calls: Vec<Call>,
     subscribers: Vec<mpsc::UnboundedSender<SessionEvent>>,
@@ -81,6 +88,7 @@ struct World {
     listing_fails: Option<SessionError>,
     listing_panics: bool,
     stops_fail: Option<SessionError>,
+    faults: Faults,
 }
 
 #[derive(Debug)]
@@ -91,6 +99,7 @@ struct Held {
     started_at: DateTime<Utc>,
     exit: Option<ExitStatus>,
     notes: BTreeMap<Note, String>,
+    work_dir: PathBuf,
     behaviour: Behaviour,
     last_activity: Option<DateTime<Utc>>,
     attached: bool,
@@ -108,9 +117,15 @@ impl MemorySessions {
         }
     }
 
-    /// What the agent does from its next start on.
-    pub fn script(&self, agent: &str, behaviour: Behaviour) {
-        self.world().scripts.insert(agent.to_owned(), behaviour);
+    /// What the agents of these names do from their next start on; `*` in the pattern is anything.
+    /// A script for a whole name counts more than others, else the latest that fits.
+    pub fn script(&self, pattern: &str, behaviour: Behaviour) {
+        let mut world = self.world();
+        if pattern.contains('*') {
+            world.patterns.push((pattern.to_owned(), behaviour));
+        } else {
+            world.scripts.insert(pattern.to_owned(), behaviour);
+        }
     }
 
     /// Ends the agent's current run. `false`: it has none.
@@ -203,6 +218,15 @@ impl MemorySessions {
         held.map(|held| held.keys.clone()).unwrap_or_default()
     }
 
+    /// Where a live session was started.
+    #[must_use]
+    pub fn work_dir(&self, session: &SessionName) -> Option<PathBuf> {
+        let world = self.world();
+        let held = world.sessions.get(session);
+        let held = held.filter(|held| held.exit.is_none())?;
+        Some(held.work_dir.clone())
+    }
+
     /// Programs in the agent's session from now on.
     pub fn set_processes(&self, agent: &str, names: &[&str]) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -211,9 +235,7 @@ impl MemorySessions {
 
     /// Tells everybody who listens, whether it is true or not: late and repeated news.
     pub fn announce(&self, event: &SessionEvent) {
-        self.world()
-            .subscribers
-            .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+        self.world().tell(event);
     }
 
     /// The backend dies and takes all sessions along.
@@ -230,9 +252,7 @@ impl MemorySessions {
                 token: held.token,
                 kind,
             };
-            world
-                .subscribers
-                .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+            world.tell(&event);
         }
     }
 
@@ -332,14 +352,6 @@ impl MemorySessions {
     fn world(&self) -> MutexGuard<'_, World> {
         lock(&self.world)
     }
-
-    fn log(&self, op: &'static str, session: &str) {
-        self.world().calls.push(Call {
-            at: Instant::now(),
-            op,
-            session: session.to_owned(),
-        });
-    }
 }
 
 impl World {
@@ -356,8 +368,14 @@ impl World {
             token: token.clone(),
             kind,
         };
-        self.subscribers
-            .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+        self.tell(&event);
+    }
+
+    fn scripted(&self, agent: &AgentName) -> Behaviour {
+        let fits = |(pattern, _): &&(String, Behaviour)| matches(pattern, agent.as_str());
+        let script = self.scripts.get(agent.as_str());
+        let script = script.or_else(|| Some(&self.patterns.iter().rev().find(fits)?.1));
+        script.cloned().unwrap_or_default()
     }
 
     fn fenced(

@@ -249,6 +249,8 @@ fn closer_look(
             .zombies
             .contains(&slot.spec.session)
             .then_some(Action::Zombie(index)),
+        // Nobody could say; the next listing may.
+        None if !observed.listing.is_complete() => None,
         _ => Some(Action::Check(index)),
     }
 }

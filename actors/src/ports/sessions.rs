@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 
-use super::{Key, PortFuture};
+use super::{Key, Limits, PortFuture};
 use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName, StartFailure};
 
 /// Runs sessions (sessions.md 1).
@@ -36,6 +37,26 @@ pub trait Sessions: Send + Sync + 'static {
     fn vars_of(&self, name: &SessionName) -> BTreeMap<String, String> {
         let _ = name;
         BTreeMap::new()
+    }
+
+    /// How long its calls may take. Whoever calls holds it to that.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// How often its sessions may be listed for the sake of activity alone.
+    fn look_every(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Whether it can be used right now. Starts nothing.
+    fn probe(&self) -> PortFuture<'_, Probe, SessionError> {
+        Box::pin(async {
+            Ok(Probe {
+                usable: true,
+                ..Probe::default()
+            })
+        })
     }
 
     /// Launches the run. An owned dead session of that name is replaced. On error, or when the
@@ -117,6 +138,19 @@ pub trait Sessions: Send + Sync + 'static {
         Box::pin(async { Err(SessionError::Unsupported("attach")) })
     }
 
+    /// Copies a file, or what is in a directory, to a place in the session's working directory,
+    /// over whatever is there. Answers how many files that were: none if there is nothing at
+    /// `from`.
+    fn copy_to(
+        &self,
+        name: SessionName,
+        from: PathBuf,
+        to: String,
+    ) -> PortFuture<'_, usize, SessionError> {
+        let _ = (name, from, to);
+        Box::pin(async { Err(SessionError::Unsupported("files")) })
+    }
+
     /// The city ends, or goes to another provider, and no session of it is left: lets go of
     /// whatever was kept for them.
     fn retire(&self) -> PortFuture<'_, (), SessionError> {
@@ -173,6 +207,17 @@ pub struct Caps {
     pub stages: bool,
     /// Sessions outlive the supervisor.
     pub survives: bool,
+}
+
+/// What [`Sessions::probe`] finds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Probe {
+    /// Sessions can be started and seen.
+    pub usable: bool,
+    /// Version of the program behind it, if there is one.
+    pub version: Option<String>,
+    /// For a person: where its sessions are, or what is wrong.
+    pub notes: Vec<String>,
 }
 
 /// Everything a provider needs to start one run.
@@ -290,6 +335,21 @@ pub fn nudge_text(text: &str) -> Result<String, SessionError> {
     Ok(clean)
 }
 
+/// A place in a working directory, as [`Sessions::copy_to`] takes it.
+///
+/// # Errors
+/// [`SessionError::Invalid`] if it leads elsewhere.
+pub fn inside(to: &str) -> Result<&Path, SessionError> {
+    let path = Path::new(to);
+    let mut parts = path.components();
+    match parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+        true => Ok(path),
+        false => Err(SessionError::Invalid(
+            "the destination must be inside the working directory: no \"..\", not absolute",
+        )),
+    }
+}
+
 /// A run that began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Started {
@@ -359,6 +419,16 @@ pub struct Listing {
     pub owned: Vec<Facts>,
     /// Names of sessions that are not ours. Never touched.
     pub foreign: Vec<String>,
+    /// Why some sessions may be missing, one entry for each backend that could not be asked.
+    pub errors: Vec<String>,
+}
+
+impl Listing {
+    /// Whoever is not in it does not exist.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.errors.is_empty()
+    }
 }
 
 /// What a listing says of an owned session.
@@ -401,6 +471,11 @@ pub struct SessionEvent {
 pub enum SessionEventKind {
     /// The leader ended.
     Exited(ExitStatus),
+    /// The agent did something visible. See [`follow`](super::follow).
+    Activity,
+    /// Events were dropped, beginning with one of this session: only a listing knows now. Exits
+    /// are never among them.
+    Lagged,
     /// The backend died and took the session along.
     BackendLost,
 }

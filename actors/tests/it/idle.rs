@@ -65,6 +65,14 @@ async fn an_agent_that_cannot_be_observed_is_not_idle() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_is_left_out_of_a_listing_is_not_idle() {
+    let (_town, city) = Town::with(city("a").agent(db())).await;
+    city.sessions.partial_listing(Some("*"));
+    pass(10 * HOUR).await;
+    assert_eq!(story(&city).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn idle_kills_are_not_charged_and_clear_the_scrollback() {
     let (town, city) = patient().await;
     pass(5 * LIMIT).await;

@@ -7,6 +7,7 @@ mod commands;
 mod drains;
 mod drift;
 mod ends;
+mod following;
 mod histories;
 mod history;
 mod idle;

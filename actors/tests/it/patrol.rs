@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use gascity_actors::model::ExitStatus;
 use gascity_actors::ports::SessionError;
 
 use crate::util::{MINUTE, Town, agent, city, pass, settle};
@@ -104,4 +105,39 @@ async fn a_failing_listing_declares_nobody_dead_and_is_reported_until_it_works()
     city.sessions.fail_listing(None);
     pass(MINUTE).await;
     assert!(town.view("a").await.degraded.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_incomplete_listing_declares_nobody_dead_and_is_reported_until_it_is_whole() {
+    let (town, city) = Town::with(city("a").agent(agent("db")).agent(agent("web"))).await;
+    pass(MINUTE).await;
+    city.sessions.partial_listing(Some("d*"));
+    city.sessions.clear_calls();
+    pass(10 * MINUTE).await;
+    assert_eq!(city.sessions.mutating(), []);
+    assert_eq!(city.sessions.count("liveness", Some("db")), 0, "left alone");
+    assert_eq!(
+        town.view("a").await.degraded,
+        ["some sessions cannot be listed: not all were listed"]
+    );
+    // Whoever is seen is looked after as ever.
+    city.sessions.exit_unnoticed("web", ExitStatus::Code(1));
+    pass(MINUTE).await;
+    assert_eq!(city.sessions.count("start", Some("web")), 1);
+    city.sessions.partial_listing(None);
+    pass(MINUTE).await;
+    assert!(town.view("a").await.degraded.is_empty());
+    assert_eq!(city.sessions.count("start", Some("db")), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_that_were_lost_are_made_up_for_by_a_listing_at_once() {
+    let (_town, city) = Town::with(city("a").agent(agent("db")).agent(agent("web"))).await;
+    pass(MINUTE).await;
+    city.sessions.exit_unnoticed("db", ExitStatus::Code(1));
+    city.sessions.clear_calls();
+    city.sessions.lag("web");
+    settle().await;
+    assert_eq!(city.sessions.count("snapshot", None), 1);
+    assert_eq!(city.sessions.count("start", Some("db")), 1);
 }

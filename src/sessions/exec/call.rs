@@ -38,6 +38,7 @@ pub(super) enum Op<'a> {
     RemoveMeta(&'a SessionName, &'a str),
     LastActivity(&'a SessionName),
     ClearScrollback(&'a SessionName),
+    CopyTo(&'a SessionName, &'a str, &'a str),
 }
 
 impl Op<'_> {
@@ -58,6 +59,7 @@ impl Op<'_> {
             Self::RemoveMeta(..) => "remove-meta",
             Self::LastActivity(_) => "get-last-activity",
             Self::ClearScrollback(_) => "clear-scrollback",
+            Self::CopyTo(..) => "copy-to",
         }
     }
 
@@ -73,6 +75,9 @@ impl Op<'_> {
             | Self::ClearScrollback(name) => vec![name.to_string()],
             Self::ListRunning => vec![String::new()],
             Self::Peek(name, lines) => vec![name.to_string(), lines.to_string()],
+            Self::CopyTo(name, from, to) => {
+                vec![name.to_string(), (*from).to_owned(), (*to).to_owned()]
+            }
             Self::SendKeys(name, keys) => {
                 let keys = keys.iter().map(Key::to_string);
                 std::iter::once(name.to_string()).chain(keys).collect()

@@ -1,11 +1,12 @@
 //! Starting a run through the script.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use gascity_actors::model::{Command, RunToken, StartFailure};
 use gascity_actors::ports::{SessionError, StartSpec, Started};
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -192,11 +193,11 @@ impl Led for Strays {
         u64::MAX
     }
 
-    fn is_live(&self) -> bool {
-        false
+    fn pidfd(&self) -> Option<&OwnedFd> {
+        None
     }
 
-    fn signal_group(&self, _: Signal) -> rustix::io::Result<bool> {
-        Ok(false)
+    fn was_seen_ended(&self) -> bool {
+        true
     }
 }

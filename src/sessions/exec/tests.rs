@@ -1,12 +1,15 @@
 //! Scripts that do little, and scripts that do harm. What a good one does is a matter of the
 //! conformance list.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use gascity_actors::model::{AgentName, CityName, Command, FailureClass, Launch};
-use gascity_actors::ports::SessionEventKind;
+use gascity_actors::model::{AgentName, CityName, Command, FailureClass, Launch, StartFailure};
+use gascity_actors::ports::{
+    Delivery, Liveness, Note, SessionEventKind, Sessions, StartSpec, Stopped,
+};
 
 use super::*;
 

@@ -56,6 +56,44 @@ pub(super) fn stage(sources: &[PathBuf], dir: &Path, record: &Path) -> io::Resul
     Ok(kept)
 }
 
+/// Copies a file, or what is in a directory, to `to` in `dir`, over whatever is there. Answers how
+/// many files that were. Blocks.
+pub(in crate::sessions) fn copy_files(from: &Path, dir: &Path, to: &Path) -> io::Result<usize> {
+    let source = match from.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        source => source.map_err(|error| about(from, &error))?,
+    };
+    let mut plan = Plan::new();
+    if source.is_dir() {
+        collect(&source, Path::new(""), dir, &mut plan)?;
+    } else {
+        // A file goes into a directory under its own name.
+        let name = from.file_name().filter(|_| dir.join(to).is_dir());
+        plan.insert(name.map(PathBuf::from).unwrap_or_default(), source);
+    }
+    for (path, source) in &plan {
+        let target: PathBuf = dir.join(to).join(path).components().collect();
+        let content = Content::of(source).map_err(|error| about(source, &error))?;
+        let written = content.write(&target, dir);
+        written.map_err(|error| about(&target, &error))?;
+    }
+    Ok(plan.len())
+}
+
+/// How many files [`copy_files`] would copy. Blocks.
+pub(in crate::sessions) fn count_files(from: &Path) -> io::Result<usize> {
+    let found = match fs::metadata(from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        found => found.map_err(|error| about(from, &error))?,
+    };
+    if !found.is_dir() {
+        return Ok(1);
+    }
+    let mut plan = Plan::new();
+    collect(from, Path::new(""), Path::new(""), &mut plan)?;
+    Ok(plan.len())
+}
+
 fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -11,7 +11,7 @@ use gascity_actors::ports::{Facts, Listing, Note, SessionError};
 
 use super::adopt::{self, Found};
 use super::run::Run;
-use super::{Inner, Slot, blocking, lock};
+use super::{Inner, Slot, blocking};
 use crate::sessions::processes::Led as _;
 
 impl Inner {
@@ -22,7 +22,7 @@ impl Inner {
             for name in self.files.noted()? {
                 self.notice(name, &mut listing)?;
             }
-            let slots: Vec<Arc<Slot>> = lock(&self.slots).values().cloned().collect();
+            let slots: Vec<Arc<Slot>> = self.slots.all();
             let runs = slots.iter().filter_map(|slot| slot.run());
             listing.owned = runs.map(|run| self.facts(&run)).collect();
             listing.owned.sort_by(|a, b| a.session.cmp(&b.session));

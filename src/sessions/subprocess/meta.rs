@@ -165,7 +165,7 @@ impl Inner {
         let slot = self.slot(name);
         let _gate = slot.gate.lock().await;
         let run = self.find(&slot, name)?.ok_or(SessionError::NotFound)?;
-        check(fence, &run)?;
+        check(fence, &*run)?;
         check_note(value.as_deref())?;
         self.change(run, move |_, meta| meta.set(note.key(), value))
             .await

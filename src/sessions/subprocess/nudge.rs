@@ -30,7 +30,7 @@ impl Inner {
             Err(SessionError::NotFound) => return Ok(Delivery::NoSession),
             run => run?,
         };
-        check(fence, &run)?;
+        check(fence, &*run)?;
         let mut text = nudge_text(text)?;
         if !run.is_live() {
             return Ok(Delivery::NoSession);

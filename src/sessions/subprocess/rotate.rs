@@ -106,7 +106,7 @@ impl Inner {
 
     /// Looks at a log and begins it anew if it is full; when to look again. Blocks.
     fn look_at_log(&self, name: &SessionName) -> Option<Duration> {
-        let run = lock(&self.slots).get(name).cloned()?.run()?;
+        let run = lock(&self.slots.0).get(name).cloned()?.run()?;
         let bounds = self.bounds();
         let size = fs::metadata(self.files.log(name)).ok()?.len();
         if size <= bounds.bytes {

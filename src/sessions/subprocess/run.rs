@@ -8,18 +8,17 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use gascity_actors::model::{AgentName, ExitStatus, RunToken, SessionName};
 use gascity_actors::ports::{SessionEvent, SessionEventKind};
-use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
 use tokio::io::unix::AsyncFd;
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 use super::meta::Meta;
 use super::note::{Files, NoteFile};
 use super::rotate::Growth;
-use crate::sessions::processes::{Led, Subscribers, foreign_status, has_fired, lock, sweep};
+use crate::sessions::processes::{
+    Ending, Led, Subscribers, Watched, foreign_status, lock, signal_led, sweep,
+};
 use crate::sessions::sys;
 
 /// How long the status of a process that is not our child is asked for, and how often.
@@ -43,8 +42,7 @@ pub(super) struct Run {
     ended: AtomicBool,
     /// A stop is under way and looks after the other processes itself.
     pub(super) stopping: AtomicBool,
-    /// How it ended; set right before the event goes out.
-    exit: watch::Sender<Option<ExitStatus>>,
+    ending: Ending,
     /// Held while the process group is signalled or the leader reaped: a zombie keeps its group
     /// id from being given to strangers.
     group: Mutex<()>,
@@ -66,7 +64,7 @@ impl Run {
             ended: AtomicBool::new(pidfd.is_none()),
             stopping: AtomicBool::new(false),
             pidfd: pidfd.map(Arc::new),
-            exit: watch::Sender::new(exit),
+            ending: Ending::new(exit),
             group: Mutex::new(()),
         }
     }
@@ -94,14 +92,7 @@ impl Run {
 
     /// Waits until the end has been reported, and says how it ended.
     pub(super) async fn ended(&self) -> ExitStatus {
-        // The sender lives in `self`, so this cannot fail.
-        let exit = self
-            .exit
-            .subscribe()
-            .wait_for(Option::is_some)
-            .await
-            .map(|exit| *exit);
-        exit.ok().flatten().unwrap_or(ExitStatus::Unknown)
+        self.ending.wait().await
     }
 
     /// If the leader was our child: kills what it leaves in its group, so that nothing of it
@@ -133,21 +124,17 @@ impl Led for Run {
         self.start
     }
 
-    fn is_live(&self) -> bool {
-        !self.ended.load(Ordering::Acquire)
-            && self.pidfd.as_ref().is_some_and(|pidfd| !has_fired(pidfd))
+    fn pidfd(&self) -> Option<&OwnedFd> {
+        self.pidfd.as_deref()
+    }
+
+    fn was_seen_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     fn signal_group(&self, signal: Signal) -> rustix::io::Result<bool> {
         let _group = lock(&self.group);
-        if !self.is_live() {
-            return Ok(false);
-        }
-        match kill_process_group(self.pid, signal) {
-            Ok(()) => Ok(true),
-            Err(Errno::SRCH) => Ok(false),
-            Err(error) => Err(error),
-        }
+        signal_led(self, signal)
     }
 }
 
@@ -159,37 +146,20 @@ fn exit_status(status: &WaitIdStatus) -> ExitStatus {
     }
 }
 
-/// A run that is watched for as long as this exists. The run itself does not end with it.
-#[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) run: Arc<Run>,
-    watch: Option<AbortHandle>,
-}
-
-impl Watched {
-    /// Begins to watch. Needs a tokio runtime.
-    pub(super) fn new(
-        run: Run,
-        files: &Arc<Files>,
-        subscribers: &Arc<Subscribers>,
-    ) -> std::io::Result<Self> {
-        let run = Arc::new(run);
-        let Some(pidfd) = run.pidfd.clone() else {
-            return Ok(Self { run, watch: None });
-        };
-        let pidfd = sys::watchable(pidfd)?;
-        let task = watch(run.clone(), pidfd, files.clone(), subscribers.clone());
-        let watch = Some(tokio::spawn(task).abort_handle());
-        Ok(Self { run, watch })
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if let Some(watch) = &self.watch {
-            watch.abort();
-        }
-    }
+/// Begins to watch. Needs a tokio runtime.
+pub(super) fn watched(
+    run: Run,
+    files: &Arc<Files>,
+    subscribers: &Arc<Subscribers>,
+) -> std::io::Result<Watched<Run>> {
+    let run = Arc::new(run);
+    let Some(pidfd) = run.pidfd.clone() else {
+        return Ok(Watched { run, watch: None });
+    };
+    let pidfd = sys::watchable(pidfd)?;
+    let task = watch(run.clone(), pidfd, files.clone(), subscribers.clone());
+    let watch = Some(tokio::spawn(task).abort_handle());
+    Ok(Watched { run, watch })
 }
 
 /// Waits for the end of a run and reports it, once.
@@ -207,7 +177,7 @@ async fn watch(
         Some(status) => status,
         None => adopted_end(&run, pidfd.get_ref(), files).await,
     };
-    run.exit.send_replace(Some(status));
+    run.ending.set(status);
     subscribers.send(&SessionEvent {
         session: run.name.clone(),
         token: run.token.clone(),

@@ -1,20 +1,20 @@
 //! What is done with a session that is there.
 
-use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gascity_actors::model::SessionName;
-use gascity_actors::ports::{Fence, Note, SessionError, Stopped, check_note};
+use gascity_actors::model::{RunToken, SessionName};
+use gascity_actors::ports::{AttachPlan, Fence, Liveness, Note, SessionError, Stopped, check_note};
 use tokio::time::timeout;
 
 use super::line::{Line, encode};
 use super::run::Run;
 use super::server::{KEEPER, Server};
-use super::{Inner, Slot, backend, check, listing, lost};
+use super::{Inner, Slot, listing, lost};
 use crate::sessions::output;
-use crate::sessions::processes::{Led as _, lock, programs, sweep};
+use crate::sessions::processes::{Led as _, blocking, check, copy_to, lock, programs, sweep};
 
 /// How long the report of an end may take once every process is gone.
 const END_WAIT: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ impl Inner {
         run: &Arc<Run>,
         fence: &Fence,
     ) -> Result<Stopped, SessionError> {
-        check(fence, run)?;
+        check(fence, &**run)?;
         let swept = self.sweep(slot, run).await?;
         let reported = timeout(END_WAIT, run.ended()).await;
         reported.map_err(|_| SessionError::Timeout)?;
@@ -81,8 +81,64 @@ impl Inner {
             swept.stopping.store(false, Ordering::Release);
             done
         };
-        let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(backend)?.map_err(backend)
+        blocking(work).await
+    }
+
+    pub(super) async fn liveness(
+        self: &Arc<Self>,
+        name: &SessionName,
+        token: &RunToken,
+    ) -> Result<Liveness, SessionError> {
+        let run = match self.slot(name).run() {
+            Some(run) if run.token == *token => Ok(run),
+            _ => self.seen(name).await,
+        };
+        match run {
+            Err(SessionError::NotFound) => Ok(Liveness::Absent),
+            Err(error) => Err(error),
+            Ok(run) if run.token != *token => Ok(Liveness::Absent),
+            Ok(run) if run.is_live() => Ok(Liveness::Live {
+                pid: Some(run.raw_pid().cast_unsigned()),
+            }),
+            Ok(run) => Ok(Liveness::Dead(run.ended().await)),
+        }
+    }
+
+    pub(super) async fn clear_scrollback(
+        self: &Arc<Self>,
+        name: &SessionName,
+    ) -> Result<(), SessionError> {
+        let (run, server) = self.seated(name).await?;
+        let line = Line::new(["clear-history", "-t", &run.seat.pane]);
+        server.link.ask(line).await.map_err(lost).map(drop)
+    }
+
+    pub(super) async fn attach(
+        self: &Arc<Self>,
+        name: &SessionName,
+        read_only: bool,
+    ) -> Result<AttachPlan, SessionError> {
+        let (_, server) = self.seated(name).await?;
+        let program = self.config.program.to_string_lossy().into_owned();
+        let socket = server.socket.to_string_lossy().into_owned();
+        let target = format!("={name}");
+        let words = ["-u", "-S", &socket, "attach-session", "-t", &target];
+        let mut argv = vec![program];
+        argv.extend(words.map(str::to_owned));
+        argv.extend(read_only.then(|| "-r".to_owned()));
+        Ok(AttachPlan {
+            argv,
+            unset: vec!["TMUX".to_owned(), "TMUX_PANE".to_owned()],
+        })
+    }
+
+    pub(super) async fn copy_to(
+        self: &Arc<Self>,
+        name: &SessionName,
+        from: PathBuf,
+        to: &str,
+    ) -> Result<usize, SessionError> {
+        copy_to(self.seen(name).await?, from, to).await
     }
 
     pub(super) async fn process_alive(
@@ -99,8 +155,7 @@ impl Inner {
         }
         let (mark, census) = (self.mark.clone(), self.census.clone());
         let look = move || programs::any_alive(&mark, &census, &*run, &names);
-        let done: Result<io::Result<bool>, _> = tokio::task::spawn_blocking(look).await;
-        done.map_err(backend)?.map_err(backend)
+        blocking(look).await
     }
 
     pub(super) async fn peek(
@@ -120,7 +175,7 @@ impl Inner {
         value: Option<String>,
     ) -> Result<(), SessionError> {
         let (run, server) = self.seated(name).await?;
-        check(fence, &run)?;
+        check(fence, &*run)?;
         check_note(value.as_deref())?;
         let option = listing::option(note.key());
         let target = run.seat.session.as_str();
@@ -151,7 +206,7 @@ impl Inner {
             Err(SessionError::NotFound) => return Ok(false),
             found => found?,
         };
-        check(fence, &run)?;
+        check(fence, &*run)?;
         if !run.is_live() {
             return Ok(false);
         }

@@ -79,7 +79,7 @@ impl Inner {
     /// Runs whose server has died are over, also those that did not die with it.
     pub(super) fn end_outlived(self: &Arc<Self>, server: Option<&Server>) {
         let server = server.map(|server| server.pid);
-        let slots: Vec<Arc<Slot>> = lock(&self.slots).values().cloned().collect();
+        let slots: Vec<Arc<Slot>> = self.slots.all();
         let runs = slots.iter().filter_map(|slot| slot.run());
         for run in runs.filter(|run| Some(run.seat.server) != server && run.is_live()) {
             let (mark, census) = (self.mark.clone(), self.census.clone());

@@ -276,7 +276,7 @@ impl Inner {
     /// Drops runs that are over, told, and no longer there.
     fn forget_all_but(&self, listed: &[SessionName]) {
         let slots: Vec<(SessionName, Arc<Slot>)> = {
-            let slots = lock(&self.slots);
+            let slots = lock(&self.slots.0);
             let all = slots
                 .iter()
                 .map(|(name, slot)| (name.clone(), slot.clone()));

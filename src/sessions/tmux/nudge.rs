@@ -56,7 +56,7 @@ impl Inner {
             Err(SessionError::NotFound) => return Ok(Delivery::NoSession),
             found => found?,
         };
-        check(fence, &run)?;
+        check(fence, &*run)?;
         if !run.is_live() {
             return Ok(Delivery::NoSession);
         }
@@ -86,7 +86,7 @@ impl Inner {
             Err(SessionError::NotFound) => return Ok(false),
             found => found?,
         };
-        check(fence, &run)?;
+        check(fence, &*run)?;
         if !run.is_live() {
             return Ok(false);
         }

@@ -10,18 +10,16 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use gascity_actors::model::{AgentName, ExitStatus, RunToken, SessionName};
 use gascity_actors::ports::{Note, SessionEvent, SessionEventKind};
-use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Inner;
 use super::line::Line;
 use super::link::Lost;
 use super::server::Server;
-use crate::sessions::processes::{Led, foreign_status, has_fired, lock, sweep};
+use crate::sessions::processes::{Ending, Led, Watched, foreign_status, lock, sweep};
 use crate::sessions::{proc, sys};
 
 /// How long tmux may take to notice the end of a pane by itself.
@@ -62,8 +60,7 @@ pub(super) struct Run {
     ended: AtomicBool,
     /// A stop is under way and looks after the other processes itself.
     pub(super) stopping: AtomicBool,
-    /// How it ended; set right before the event goes out.
-    exit: watch::Sender<Option<ExitStatus>>,
+    ending: Ending,
     /// Ends what the leader left in its group.
     clearing: Mutex<Option<JoinHandle<()>>>,
 }
@@ -118,7 +115,7 @@ impl Run {
             ended: AtomicBool::new(pidfd.is_none()),
             pidfd: pidfd.map(Arc::new),
             stopping: AtomicBool::new(false),
-            exit: watch::Sender::new(exit),
+            ending: Ending::new(exit),
             clearing: Mutex::new(None),
         }
     }
@@ -134,14 +131,12 @@ impl Run {
 
     /// Waits until the end has been reported, and says how it ended.
     pub(super) async fn ended(&self) -> ExitStatus {
-        let mut exit = self.exit.subscribe();
-        let exit = exit.wait_for(Option::is_some).await.map(|exit| *exit);
-        exit.ok().flatten().unwrap_or(ExitStatus::Unknown)
+        self.ending.wait().await
     }
 
     /// The end has been reported.
     pub(super) fn is_told(&self) -> bool {
-        self.exit.borrow().is_some()
+        self.ending.is_known()
     }
 
     /// Waits until nothing is left in the leader's process group.
@@ -171,50 +166,25 @@ impl Led for Run {
         self.start
     }
 
-    fn is_live(&self) -> bool {
-        !self.ended.load(Ordering::Acquire)
-            && self.pidfd.as_deref().is_some_and(|pidfd| !has_fired(pidfd))
+    fn pidfd(&self) -> Option<&OwnedFd> {
+        self.pidfd.as_deref()
     }
 
-    fn signal_group(&self, signal: Signal) -> rustix::io::Result<bool> {
-        if !self.is_live() {
-            return Ok(false);
-        }
-        match kill_process_group(self.pid, signal) {
-            Ok(()) => Ok(true),
-            Err(Errno::SRCH) => Ok(false),
-            Err(error) => Err(error),
-        }
+    fn was_seen_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 }
 
-/// A run that is watched for as long as this exists. The run itself does not end with it.
-#[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) run: Arc<Run>,
-    watch: Option<AbortHandle>,
-}
-
-impl Watched {
-    /// Begins to watch. Needs a tokio runtime.
-    pub(super) fn new(run: Run, inner: &Weak<Inner>) -> io::Result<Self> {
-        let run = Arc::new(run);
-        let Some(pidfd) = run.pidfd.clone() else {
-            return Ok(Self { run, watch: None });
-        };
-        let pidfd = sys::watchable(pidfd)?;
-        let task = watch(run.clone(), pidfd, inner.clone());
-        let watch = Some(tokio::spawn(task).abort_handle());
-        Ok(Self { run, watch })
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if let Some(watch) = &self.watch {
-            watch.abort();
-        }
-    }
+/// Begins to watch. Needs a tokio runtime.
+pub(super) fn watched(run: Run, inner: &Weak<Inner>) -> io::Result<Watched<Run>> {
+    let run = Arc::new(run);
+    let Some(pidfd) = run.pidfd.clone() else {
+        return Ok(Watched { run, watch: None });
+    };
+    let pidfd = sys::watchable(pidfd)?;
+    let task = watch(run.clone(), pidfd, inner.clone());
+    let watch = Some(tokio::spawn(task).abort_handle());
+    Ok(Watched { run, watch })
 }
 
 /// Waits for the end of a run and reports it, once.
@@ -232,7 +202,7 @@ async fn watch(run: Arc<Run>, pidfd: AsyncFd<Arc<OwnedFd>>, inner: Weak<Inner>) 
         End::Exited(status) => (status, SessionEventKind::Exited(status)),
         End::ServerLost => (ExitStatus::Vanished, SessionEventKind::BackendLost),
     };
-    run.exit.send_replace(Some(status));
+    run.ending.set(status);
     inner.subscribers.send(&SessionEvent {
         session: run.name.clone(),
         token: run.token.clone(),

@@ -5,11 +5,12 @@ use std::fs;
 use std::time::Instant;
 
 use gascity_actors::model::{AgentName, CityName, Command, ExitStatus, Launch};
-use gascity_actors::ports::{SessionEvent, SessionEventKind};
+use gascity_actors::ports::{Fence, Liveness, Note, SessionEvent, SessionEventKind, Stopped};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::line::Line;
 use super::server::KEEPER;
 use super::*;
 

@@ -1,5 +1,6 @@
 //! The port itself: what agents do is what was scripted.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::memory::MemoryClock;
 use crate::model::{ExitStatus, FailureClass, RunToken, SessionName, StartFailure};
 use crate::ports::{
     Caps, Clock, Delivery, Facts, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, nudge_text,
+    SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, inside, nudge_text,
 };
 
 /// Ends a run after a delay, for scripted exits and reactions to interrupts.
@@ -66,6 +67,7 @@ async fn begin(
         started_at: clock.wall(),
         exit: None,
         notes: spec.notes.clone(),
+        work_dir: spec.launch.work_dir.clone(),
         behaviour,
         last_activity: Some(clock.wall()),
         attached: false,
@@ -82,7 +84,7 @@ impl Sessions for MemorySessions {
     }
 
     fn caps(&self) -> Caps {
-        Caps {
+        self.world().faults.mask.unwrap_or(Caps {
             log: true,
             screen: true,
             nudge: true,
@@ -94,7 +96,7 @@ impl Sessions for MemorySessions {
             process_tree: true,
             meta: true,
             ..Caps::default()
-        }
+        })
     }
 
     fn start(
@@ -102,21 +104,24 @@ impl Sessions for MemorySessions {
         token: RunToken,
         spec: Arc<StartSpec>,
     ) -> PortFuture<'_, Started, StartFailure> {
-        self.log("start", spec.session.as_str());
-        let behaviour = self
-            .world()
-            .scripts
-            .get(spec.agent.as_str())
-            .cloned()
-            .unwrap_or_default();
+        let entered = self.enter("start", spec.session.as_str());
+        let behaviour = self.world().scripted(&spec.agent);
         let lingers = behaviour.start_lingers;
-        let start = begin(
+        let begin = begin(
             self.world.clone(),
             self.clock.clone(),
             token,
             spec,
             behaviour,
         );
+        let start = async move {
+            entered.pass().await.map_err(|error| StartFailure {
+                stage: "start",
+                class: FailureClass::Provider,
+                detail: error.to_string(),
+            })?;
+            begin.await
+        };
         if !lingers {
             return Box::pin(start);
         }
@@ -133,8 +138,9 @@ impl Sessions for MemorySessions {
     }
 
     fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
-        self.log("stop", name.as_str());
+        let entered = self.enter("stop", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let mut world = self.world();
             if let Some(error) = world.stops_fail.clone() {
                 return Err(error);
@@ -154,8 +160,9 @@ impl Sessions for MemorySessions {
     }
 
     fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
-        self.log("interrupt", name.as_str());
+        let entered = self.enter("interrupt", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let mut world = self.world();
             let Some(held) = world.fenced(&name, &fence)? else {
                 return Ok(false);
@@ -170,8 +177,9 @@ impl Sessions for MemorySessions {
     }
 
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
-        self.log("snapshot", "");
+        let entered = self.enter("snapshot", "");
         Box::pin(async move {
+            entered.pass().await?;
             let takes = self.world().listing_takes;
             if !takes.is_zero() {
                 tokio::time::sleep(takes).await;
@@ -195,11 +203,14 @@ impl Sessions for MemorySessions {
                 attached: held.attached,
                 notes: held.notes.clone(),
             };
-            let mut owned: Vec<_> = world.sessions.iter().map(facts).collect();
+            let shown = world.sessions.iter();
+            let shown = shown.filter(|(session, _)| !world.faults.hides(session));
+            let mut owned: Vec<_> = shown.map(facts).collect();
             owned.sort_by(|a, b| a.session.cmp(&b.session));
             Ok(Listing {
                 owned,
                 foreign: world.foreign.clone(),
+                errors: world.faults.listing_errors(),
             })
         })
     }
@@ -209,8 +220,9 @@ impl Sessions for MemorySessions {
         name: SessionName,
         token: RunToken,
     ) -> PortFuture<'_, Liveness, SessionError> {
-        self.log("liveness", name.as_str());
+        let entered = self.enter("liveness", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let world = self.world();
             let held = world.sessions.get(&name).filter(|held| held.token == token);
             Ok(match held.map(|held| (held.pid, held.exit)) {
@@ -226,16 +238,21 @@ impl Sessions for MemorySessions {
         name: SessionName,
         names: Vec<String>,
     ) -> PortFuture<'_, bool, SessionError> {
+        let entered = self.enter("process_alive", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let world = self.world();
             let held = world.sessions.get(&name).filter(|held| held.exit.is_none());
-            Ok(held.is_some_and(|held| held.behaviour.processes.iter().any(|p| names.contains(p))))
+            Ok(held.is_some_and(|held| {
+                names.is_empty() || held.behaviour.processes.iter().any(|p| names.contains(p))
+            }))
         })
     }
 
     fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
-        self.log("clear_scrollback", name.as_str());
+        let entered = self.enter("clear_scrollback", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let mut world = self.world();
             let held = world.sessions.get_mut(&name);
             held.ok_or(SessionError::NotFound)?.behaviour.output.clear();
@@ -244,8 +261,9 @@ impl Sessions for MemorySessions {
     }
 
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
-        self.log("peek", name.as_str());
+        let entered = self.enter("peek", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let world = self.world();
             let held = world.sessions.get(&name).ok_or(SessionError::NotFound)?;
             let all: Vec<_> = held.behaviour.output.trim_end().lines().collect();
@@ -265,8 +283,9 @@ impl Sessions for MemorySessions {
         note: Note,
         value: Option<String>,
     ) -> PortFuture<'_, (), SessionError> {
-        self.log("set_note", name.as_str());
+        let entered = self.enter("set_note", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let mut world = self.world();
             let held = world.fenced(&name, &fence)?.ok_or(SessionError::NotFound)?;
             check_note(value.as_deref())?;
@@ -284,8 +303,9 @@ impl Sessions for MemorySessions {
         fence: Fence,
         text: String,
     ) -> PortFuture<'_, Delivery, SessionError> {
-        self.log("nudge", name.as_str());
+        let entered = self.enter("nudge", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let mut world = self.world();
             let held = world.fenced(&name, &fence)?;
             let Some(held) = held.filter(|held| held.exit.is_none()) else {
@@ -310,8 +330,9 @@ impl Sessions for MemorySessions {
         fence: Fence,
         keys: Vec<Key>,
     ) -> PortFuture<'_, bool, SessionError> {
-        self.log("send_keys", name.as_str());
+        let entered = self.enter("send_keys", name.as_str());
         Box::pin(async move {
+            entered.pass().await?;
             let mut world = self.world();
             let held = world.fenced(&name, &fence)?;
             let Some(held) = held.filter(|held| held.exit.is_none()) else {
@@ -326,6 +347,24 @@ impl Sessions for MemorySessions {
             held.keys.extend(keys);
             held.last_activity = Some(self.clock.wall());
             Ok(true)
+        })
+    }
+
+    /// Files are beyond it: this only says what a session would.
+    fn copy_to(
+        &self,
+        name: SessionName,
+        from: PathBuf,
+        to: String,
+    ) -> PortFuture<'_, usize, SessionError> {
+        let _ = from;
+        let entered = self.enter("copy_to", name.as_str());
+        Box::pin(async move {
+            entered.pass().await?;
+            inside(&to)?;
+            let world = self.world();
+            let held = world.sessions.get(&name).filter(|held| held.exit.is_none());
+            held.map(|_| 1).ok_or(SessionError::NotFound)
         })
     }
 

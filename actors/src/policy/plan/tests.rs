@@ -60,7 +60,7 @@ fn facts(slot: &Slot, live: bool) -> Facts {
 fn listing(owned: Vec<Facts>) -> Listing {
     Listing {
         owned,
-        foreign: Vec::new(),
+        ..Listing::default()
     }
 }
 
