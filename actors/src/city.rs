@@ -143,6 +143,8 @@ pub(crate) struct CityState {
     foreign: Vec<String>,
     /// Why the last listing failed.
     blind: Option<String>,
+    /// Why the city was said to run without terminals.
+    told_degraded: Option<String>,
     /// Event streams of the ports, fed into the mailbox for as long as this actor lives.
     pumps: Vec<Timer>,
     /// Ended as asked; anything else is a crash.
@@ -201,6 +203,7 @@ impl Actor for CitySupervisor {
             last_tick: None,
             foreign: Vec::new(),
             blind: None,
+            told_degraded: None,
             pumps: Vec::new(),
             stopped: false,
             args,
@@ -325,9 +328,23 @@ impl CityState {
                 .with("mode", &*self.args.mode)
                 .with("version", &*self.args.version),
         );
+        self.tell_mode();
         self.report(CityStatus::AdoptingSessions);
         self.gather(Trigger::Startup);
         Ok(())
+    }
+
+    /// Tells that the city runs without the terminals it wants, or has them again.
+    fn tell_mode(&mut self) {
+        let now = self.args.ports.sessions.degraded(None);
+        if now == self.told_degraded {
+            return;
+        }
+        self.emit(match &now {
+            Some(why) => EventDraft::new("mode.degraded", "").with("reason", &**why),
+            None => EventDraft::new("mode.normal", ""),
+        });
+        self.told_degraded = now;
     }
 
     fn pump_events(&mut self) {

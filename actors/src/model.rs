@@ -25,6 +25,6 @@ pub use spec::{
 };
 pub use template::{Template, TemplateError};
 pub use view::{
-    AgentState, CityInfo, CityStatus, CityView, ConfigState, ConfigView, InstanceView, MachineView,
-    PoolView, StopSummary,
+    AgentState, CityInfo, CityMode, CityStatus, CityView, ConfigState, ConfigView, InstanceView,
+    MachineView, PoolView, StopSummary,
 };

@@ -3,6 +3,7 @@
 mod admit;
 mod backoff;
 mod desired;
+mod fit;
 mod history;
 mod ledger;
 mod plan;
@@ -14,6 +15,7 @@ mod waves;
 pub use admit::{Admission, admit, missing_dependency};
 pub use backoff::{Pacing, doubling};
 pub use desired::{Wanted, clamp, desired, parse_count, unnamed};
+pub use fit::{fit_first_message, without_terminal};
 pub use history::{parse_history, render_history};
 pub use ledger::Ledger;
 pub use plan::{Action, Observed, plan, plan_running};

@@ -139,7 +139,10 @@ impl SessionRef {
         ReachError::Unsupported {
             agent: self.agent.clone(),
             what,
-            provider: self.sessions.provider().to_owned(),
+            provider: match self.sessions.degraded(None) {
+                Some(why) => format!("{} (degraded: {why})", self.sessions.provider()),
+                None => self.sessions.provider().to_owned(),
+            },
         }
     }
 }

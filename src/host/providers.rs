@@ -108,7 +108,7 @@ impl HostProviders {
         let mut others = self.others.clone();
         others.extend(self.left_on(&chosen.word).await);
         let router = Router::new(base, chosen.why, build, &others)?;
-        Ok(Arc::new(router))
+        Ok(Arc::new(router.degraded(chosen.degraded)))
     }
 }
 

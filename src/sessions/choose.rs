@@ -7,6 +7,8 @@ pub(crate) struct Chosen {
     pub(crate) word: String,
     /// Why this one, for a person; empty if the config says so itself.
     pub(crate) why: String,
+    /// Why it is not tmux, which is what was wanted.
+    pub(crate) degraded: Option<String>,
 }
 
 /// `auto` is tmux where a usable one is found, else plain processes; any other word is itself.
@@ -15,16 +17,19 @@ pub(crate) fn choose(word: &str) -> Chosen {
         return Chosen {
             word: word.to_owned(),
             why: String::new(),
+            degraded: None,
         };
     }
     match usable_tmux() {
         Ok(version) => Chosen {
             word: "tmux".into(),
             why: format!("auto: {version}"),
+            degraded: None,
         },
         Err(why) => Chosen {
             word: "subprocess".into(),
             why: format!("auto: {why}"),
+            degraded: Some(why),
         },
     }
 }
@@ -50,7 +55,10 @@ mod tests {
             let chosen = choose(word);
             assert!(["tmux", "subprocess"].contains(&chosen.word.as_str()));
             assert!(chosen.why.starts_with("auto: "), "{}", chosen.why);
+            assert_eq!(chosen.degraded.is_some(), chosen.word == "subprocess");
         }
+        // Whoever asks for plain processes gets what was asked for.
+        assert_eq!(choose("subprocess").degraded, None);
         let chosen = choose("exec:./run");
         assert_eq!(
             (chosen.word.as_str(), chosen.why.as_str()),

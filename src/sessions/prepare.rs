@@ -19,6 +19,7 @@ pub(super) use overlay::{copy_files, count_files};
 
 use super::SubprocessConfig;
 use super::environment::{Environment, Runner, Unset};
+use crate::control::files;
 use crate::shell;
 
 /// A failed start that the agent is to blame for.
@@ -83,6 +84,10 @@ impl Preparer {
         let launch = &spec.launch;
         let dir = work_dir(&self.config.root, &launch.work_dir)?;
         let mut env = self.environment(token, spec, &dir)?;
+        if launch.heartbeat.is_some() {
+            files::create_private_dir(&self.heartbeats())
+                .map_err(|error| provider_failure("heartbeat", error.to_string()))?;
+        }
         let mut command = None;
         if launch.prompt.text.is_some() {
             command = self.write_prompt(spec, &dir, &mut env).await?;
@@ -146,6 +151,13 @@ impl Preparer {
             injected.push(("GC_RIG", rig.name.clone().into()));
             injected.push(("GC_RIG_ROOT", rig.root.clone().into()));
         }
+        if let Some(file) = &launch.heartbeat {
+            let path = match file.as_os_str().is_empty() {
+                true => self.heartbeats().join(format!("{}.json", spec.session)),
+                false => dir.join(file),
+            };
+            injected.push(("GC_HEARTBEAT_FILE", path.into()));
+        }
         let bin = config.root.join(".gc/bin");
         self.runner
             .environment_with(
@@ -155,6 +167,11 @@ impl Preparer {
                 bin.as_os_str(),
             )
             .map_err(|unset| agent_failure("env", unset.to_string()))
+    }
+
+    /// Where agents without a heartbeat file of their own have it.
+    fn heartbeats(&self) -> PathBuf {
+        self.config.root.join(".gc/runtime/heartbeats")
     }
 
     async fn stage(&self, spec: &StartSpec, dir: &Path) -> Result<(), StartFailure> {

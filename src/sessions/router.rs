@@ -6,7 +6,7 @@ mod port;
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gascity_actors::model::{FailureClass, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
@@ -23,6 +23,10 @@ pub(crate) type Build = dyn Fn(&str) -> Result<Arc<dyn Sessions>, String> + Send
 pub(crate) struct Router {
     base: Arc<dyn Sessions>,
     why: String,
+    /// Why it is not the provider that the city wants.
+    degraded: Option<String>,
+    /// The same for agents that leave the choice to gc themselves.
+    auto: OnceLock<Option<String>>,
     build: Arc<Build>,
     state: Mutex<State>,
 }
@@ -58,6 +62,8 @@ impl Router {
         let router = Self {
             base,
             why,
+            degraded: None,
+            auto: OnceLock::new(),
             build,
             state: Mutex::default(),
         };
@@ -65,6 +71,12 @@ impl Router {
             router.provider_of(Some(word))?;
         }
         Ok(router)
+    }
+
+    /// The same on a provider that is second best, and why.
+    pub(crate) fn degraded(mut self, why: Option<String>) -> Self {
+        self.degraded = why;
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

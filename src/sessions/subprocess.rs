@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gascity_actors::model::{CityName, RunToken, SessionName, StartFailure};
+use gascity_actors::model::{CityName, Launch, RunToken, SessionName, StartFailure, Stdin};
 use gascity_actors::ports::{
     Caps, Fence, Listing, Liveness, PortFuture, SessionError, SessionEvent, SessionEvents,
     Sessions, StartSpec, Started, Stopped,
@@ -399,6 +399,13 @@ impl Sessions for Subprocess {
             meta: true,
             survives: true,
             ..Caps::default()
+        }
+    }
+
+    fn caps_for(&self, launch: &Launch) -> Caps {
+        Caps {
+            nudge: launch.stdin == Stdin::Fifo,
+            ..self.caps()
         }
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::util::{Place, QUIET, events, eventually};
+use crate::tmux::town::Town;
+use crate::util::{GC, Place, QUIET, environment, events, eventually, sleeper};
 
 /// What `env` wrote to a file, without what a shell adds of its own.
 fn written(path: &Path) -> BTreeMap<String, String> {
@@ -56,4 +57,167 @@ fn lines_of_the_setup_see_what_the_agent_sees_and_their_failure_is_a_warning() {
             "{page}"
         );
     }
+}
+
+/// What agents inherit of this test's own environment, which is that of the supervisor.
+fn inherited() -> BTreeMap<String, String> {
+    let plain = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "TERM",
+        "TMPDIR",
+        "TZ",
+        "SSH_AUTH_SOCK",
+    ];
+    std::env::vars()
+        .filter(|(name, _)| {
+            let family = ["LC_", "XDG_"]
+                .iter()
+                .any(|family| name.starts_with(family));
+            plain.contains(&&**name) || family && name != "XDG_RUNTIME_DIR"
+        })
+        .collect()
+}
+
+const FULL: &str = "[[rigs]]\nname = \"hello\"\npath = \"hello\"\n\
+    [providers.p]\ncommand = \"sleep\"\nargs = [\"600\"]\nprompt_mode = \"none\"\n\
+    process_names = []\nenv = { A = \"preset\", B = \"preset\" }\n\
+    [[agent]]\nname = \"w\"\ndir = \"hello\"\nprovider = \"p\"\nprompt_template = \"prompt.md\"\n\
+    env = { B = \"agent $$ ${HOME}\" }\nheartbeat = { stale_after = \"1m\" }\n";
+
+/// The environment of the agent of [`FULL`] (sessions.md 4).
+fn expected(place: &Place, city: &Path, token: &str) -> BTreeMap<String, String> {
+    let (root, home) = (city.display(), std::env::var("HOME").unwrap_or_default());
+    let mut env = inherited();
+    let path = format!("{root}/.gc/bin:{}", env["PATH"]);
+    let heartbeat = format!("{root}/.gc/runtime/heartbeats/hello--w.json");
+    for (name, value) in [
+        ("A", "preset"),
+        ("B", &*format!("agent $ {home}")),
+        ("GC_HOME", &place.home().display().to_string()),
+        ("GC_BIN", GC),
+        ("GC_CITY", &root.to_string()),
+        ("GC_CITY_NAME", "town"),
+        ("GC_CITY_RUNTIME_DIR", &format!("{root}/.gc/runtime")),
+        ("GC_AGENT", "hello/w"),
+        ("GC_TEMPLATE", "hello/w"),
+        ("GC_SESSION_NAME", "hello--w"),
+        ("GC_SESSION_ID", token),
+        ("GC_DIR", &format!("{root}/hello")),
+        ("GC_RIG", "hello"),
+        ("GC_RIG_ROOT", &format!("{root}/hello")),
+        (
+            "GC_PROMPT_FILE",
+            &format!("{root}/.gc/runtime/prompts/hello--w.md"),
+        ),
+        ("GC_HEARTBEAT_FILE", &heartbeat),
+        ("PATH", &path),
+    ] {
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    env
+}
+
+fn full_city(place: &Place, session: &str) -> std::path::PathBuf {
+    let city = place.city("town", &format!("{QUIET}{session}{FULL}"));
+    fs::write(city.join("prompt.md"), "be good\n").unwrap();
+    fs::create_dir(city.join("hello")).unwrap();
+    place.gc(&city, &["start"]).ok();
+    city
+}
+
+/// Conformance row 7, on plain processes; and nothing of degraded mode, which nobody asked for.
+#[test]
+fn the_environment_of_an_agent_is_what_is_written_and_nothing_else() {
+    let place = Place::new();
+    let city = full_city(&place, "[session]\nprovider = \"subprocess\"\n");
+    let agent = place.instance(&city, "hello/w");
+    let pid = place.awaited_pid(&city, "hello/w");
+    let token = agent["session_id"].as_str().unwrap();
+    assert_eq!(environment(pid), expected(&place, &city, token));
+    assert!(city.join(".gc/runtime/heartbeats").is_dir());
+    assert_eq!(place.status(&city)["mode"], "normal");
+    let said = place.gc(&city, &["status"]).ok().out;
+    assert!(said.contains("  Mode        normal\n"), "{said}");
+}
+
+/// The same in a pane, with the few variables by which programs know their terminal.
+#[test]
+fn in_tmux_it_is_the_same_beside_what_tells_of_the_terminal() {
+    let Some(town) = Town::new() else { return };
+    let place = &town.place;
+    let city = full_city(place, "");
+    let agent = place.instance(&city, "hello/w");
+    let pid = place.awaited_pid(&city, "hello/w");
+    let mut env = environment(pid);
+    let own = [
+        "TERM",
+        "TMUX",
+        "TMUX_PANE",
+        "TERM_PROGRAM",
+        "TERM_PROGRAM_VERSION",
+        "PWD",
+    ];
+    for name in own {
+        env.remove(name);
+    }
+    let mut want = expected(place, &city, agent["session_id"].as_str().unwrap());
+    want.insert("GC_TMUX_SOCKET".into(), "town".into());
+    want.remove("TERM");
+    assert_eq!(env, want);
+}
+
+#[test]
+fn without_the_tmux_a_city_wants_agents_run_degraded_and_know() {
+    let place = Place::new();
+    let own = "[[agent]]\nname = \"own\"\nsession = \"subprocess\"\n\
+               start_command = \"while read -r l; do echo got $l; done\"\n";
+    let reads = "[[agent]]\nname = \"reads\"\nrestart = \"temporary\"\n\
+                 start_command = \"cat; echo nothing to read\"\n\
+                 nudge = \"go\"\n";
+    let city = place.city("town", &format!("{QUIET}{}{own}{reads}", sleeper("w")));
+    place.gc(&city, &["start"]).ok();
+    let why = "tmux is switched off by GC_TMUX";
+    let status = place.status(&city);
+    assert_eq!(
+        (&status["mode"], &status["mode_reason"]),
+        (&"degraded".into(), &why.into())
+    );
+    let said = place.gc(&city, &["status"]).ok().out;
+    let line = format!("  Mode        degraded: {why}; agents have no screen and no input\n");
+    assert!(said.contains(&line), "{said}");
+    let degraded = |agent: &str| {
+        let env = environment(place.awaited_pid(&city, agent));
+        ["GC_DEGRADED", "GT_DEGRADED"].map(|name| env.get(name).cloned())
+    };
+    assert_eq!(
+        degraded("w"),
+        [Some("true".to_owned()), Some("true".to_owned())]
+    );
+    assert_eq!(degraded("own"), [None, None], "it asked for what it has");
+    // Nothing can be said to the one, everything to the other.
+    let error = place.gc(&city, &["agent", "nudge", "w", "hi", "--json"]);
+    let error = error.fails(8).json_error();
+    assert!(error["error"].as_str().unwrap().contains(why), "{error}");
+    for command in ["peek", "attach"] {
+        place.gc(&city, &["agent", command, "w"]).fails(8);
+    }
+    place.gc(&city, &["agent", "nudge", "own", "hi"]).ok();
+    // A program that reads its input finds none.
+    eventually("it is done", || {
+        let said = place.gc(&city, &["agent", "logs", "reads"]).out;
+        said.contains("nothing to read").then_some(())
+    });
+    let all = events(&city);
+    let told = |kind: &str| all.iter().find(|e| e["type"] == kind).cloned().unwrap();
+    assert_eq!(told("mode.degraded")["payload"]["reason"], why);
+    let reads = all
+        .iter()
+        .find(|e| e["type"] == "agent.started" && e["subject"] == "reads");
+    let error = reads.unwrap()["payload"]["error"].as_str().unwrap();
+    assert!(error.starts_with("prompt-undelivered: "), "{error}");
 }

@@ -4,7 +4,7 @@ mod choice;
 mod conformance;
 mod life;
 mod talk;
-mod town;
+pub(crate) mod town;
 mod trouble;
 
 use std::path::PathBuf;

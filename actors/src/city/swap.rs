@@ -155,6 +155,7 @@ impl CityState {
                 .with("to", to)
                 .with("keys", json!(keys)),
         );
+        self.tell_mode();
         self.pumps.clear();
         self.pump_events();
         answer(reply, ReloadOutcome::Reloaded);

@@ -8,18 +8,24 @@ use tokio::time::Instant;
 
 use super::slots::Entry;
 use super::{CityState, Stage};
-use crate::model::{AgentState, CityStatus, CityView, InstanceView, PoolView};
+use crate::model::{AgentState, CityMode, CityStatus, CityView, InstanceView, PoolView};
 use crate::policy::{Phase, Want};
 use crate::tree::{Kind, Node};
 
 impl CityState {
     pub(super) fn view(&self) -> CityView {
         let now = self.now();
+        let degraded = self.args.ports.sessions.degraded(None);
         CityView {
             name: self.args.spec.name.clone(),
             path: self.args.spec.root.clone(),
             provider: self.args.ports.sessions.provider().to_owned(),
             provider_why: self.args.ports.sessions.why(),
+            mode: match degraded {
+                Some(_) => CityMode::Degraded,
+                None => CityMode::Normal,
+            },
+            mode_reason: degraded,
             suspended: self.args.spec.suspended,
             uptime_sec: now.saturating_duration_since(self.began).as_secs(),
             last_tick_at: self.last_tick.map(|(at, _)| at),

@@ -15,7 +15,7 @@ pub use faults::{Fault, Times};
 use self::faults::{Faults, matches};
 use super::MemoryClock;
 use crate::mailbox::lock;
-use crate::model::{AgentName, ExitStatus, RunToken, SessionName, StartFailure};
+use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName, StartFailure};
 use crate::ports::{Clock, Fence, Key, Note, SessionError, SessionEvent, SessionEventKind};
 
 /// What a scripted agent does.
@@ -89,11 +89,13 @@ struct World {
     listing_panics: bool,
     stops_fail: Option<SessionError>,
     faults: Faults,
+    degraded: Option<String>,
 }
 
 #[derive(Debug)]
 struct Held {
     agent: AgentName,
+    launch: Arc<Launch>,
     token: RunToken,
     pid: u32,
     started_at: DateTime<Utc>,
@@ -290,6 +292,20 @@ impl MemorySessions {
     /// From now on stops fail (or work again).
     pub fn fail_stops(&self, error: Option<SessionError>) {
         self.world().stops_fail = error;
+    }
+
+    /// From now on sessions lack their terminals, for this reason (or have them again).
+    pub fn degrade(&self, why: Option<&str>) {
+        self.world().degraded = why.map(str::to_owned);
+    }
+
+    /// What the agent's current session was launched with.
+    #[must_use]
+    pub fn launched(&self, agent: &str) -> Option<Arc<Launch>> {
+        let world = self.world();
+        let mut held = world.sessions.values();
+        let held = held.find(|held| held.agent.as_str() == agent);
+        held.map(|held| held.launch.clone())
     }
 
     /// Live agents with their tokens, sorted by name.

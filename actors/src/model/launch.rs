@@ -25,6 +25,9 @@ pub struct Launch {
     pub rig: Option<RigRef>,
     /// What it is told when it starts, and how (`prompt_template`, `prompt_mode`, `prompt_flag`).
     pub prompt: Prompt,
+    /// The file by which it shows that it is not stuck, relative to `work_dir`; the path is empty
+    /// for the usual one (`[agent.heartbeat] file`).
+    pub heartbeat: Option<PathBuf>,
     /// Typed once it is ready; empty: nothing.
     pub nudge: String,
     /// Shell lines run before the session is created; a failure is a failed start.

@@ -98,6 +98,13 @@ impl Template {
         Ok(Self { pieces })
     }
 
+    /// This text, then another one.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.pieces.extend(other.pieces);
+        self
+    }
+
     /// The names of its variables, in order of use.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {

@@ -182,6 +182,18 @@ pub struct ConfigView {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// How agents of a city are run (watchdog.md 8).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CityMode {
+    /// As configured.
+    #[default]
+    Normal,
+    /// The city wants tmux, which cannot be used: as plain processes, with nothing to look at or
+    /// to type on.
+    Degraded,
+}
+
 /// A running city as it sees itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CityView {
@@ -194,6 +206,12 @@ pub struct CityView {
     /// Why this one, for a person.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub provider_why: String,
+    /// Whether agents have the terminals they were meant to have.
+    #[serde(default)]
+    pub mode: CityMode,
+    /// Why they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode_reason: Option<String>,
     /// No agent may run.
     pub suspended: bool,
     /// Seconds since this city actor started.

@@ -32,6 +32,19 @@ pub trait Sessions: Send + Sync + 'static {
         self.caps()
     }
 
+    /// What it will be able to do for a session that is launched like this.
+    fn caps_for(&self, launch: &Launch) -> Caps {
+        let _ = launch;
+        self.caps()
+    }
+
+    /// Why sessions that start now lack the terminal they were meant to have; `None` if they do
+    /// not. Asked for the city's own provider, or for the one an agent names.
+    fn degraded(&self, named: Option<&str>) -> Option<String> {
+        let _ = named;
+        None
+    }
+
     /// Variables that agents of a session see beyond those of every session, for whatever is run
     /// on their behalf.
     fn vars_of(&self, name: &SessionName) -> BTreeMap<String, String> {

@@ -17,7 +17,10 @@ use crate::mailbox::Timer;
 use crate::model::{
     AgentEnd, EndKind, FailureClass, RunToken, SessionName, StartFailure, StopReason,
 };
-use crate::ports::{CityPorts, Fence, Note, PortFuture, SessionError, StartSpec, Started, Stopped};
+use crate::policy::{fit_first_message, without_terminal};
+use crate::ports::{
+    CityPorts, Fence, Note, PortFuture, SessionError, Sessions, StartSpec, Started, Stopped,
+};
 
 const NOTE_LIMIT: Duration = Duration::from_secs(2);
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(2);
@@ -92,6 +95,7 @@ impl WorkerState {
             me.send(WorkerMsg::StartDone(Err(failure.into())));
             return;
         };
+        let (spec, warning) = fitted(&*ports.sessions, spec);
         let clears = self.args.clears_scrollback;
         let rising = Rising {
             ports: ports.clone(),
@@ -101,6 +105,7 @@ impl WorkerState {
             live: self.args.live.clone(),
             deadline: Instant::now() + limit,
             capture_lines: self.args.capture_lines,
+            warning,
         };
         self.starting = Some(Timer::spawn(async move {
             let start = caught(ports.sessions.start(token.clone(), spec));
@@ -230,6 +235,27 @@ impl WorkerState {
             ));
         });
     }
+}
+
+/// The start as it is possible here, and what will be missing.
+fn fitted(sessions: &dyn Sessions, spec: Arc<StartSpec>) -> (Arc<StartSpec>, Option<String>) {
+    let mut launch = spec.launch.clone();
+    if sessions.degraded(launch.session.as_deref()).is_some() {
+        launch = Arc::new(without_terminal(&launch));
+    }
+    let mut warning = None;
+    if !launch.nudge.is_empty() {
+        let caps = sessions.caps_for(&launch);
+        (launch, warning) = fit_first_message(launch, caps);
+    }
+    if Arc::ptr_eq(&launch, &spec.launch) {
+        return (spec, warning);
+    }
+    let spec = StartSpec {
+        launch,
+        ..(*spec).clone()
+    };
+    (Arc::new(spec), warning)
 }
 
 /// Ends the session of this run. One that belongs to another run proves that this one has none.

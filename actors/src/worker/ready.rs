@@ -33,6 +33,8 @@ pub(super) struct Rising {
     pub(super) deadline: Instant,
     /// Lines of last output kept if it fails.
     pub(super) capture_lines: u32,
+    /// What is known to be missing.
+    pub(super) warning: Option<String>,
 }
 
 impl Rising {
@@ -46,7 +48,8 @@ impl Rising {
         };
         self.programs().await?;
         began.assumed = !self.readiness().await?;
-        began.warnings = self.set_up().await;
+        began.warnings.extend(self.warning.clone());
+        began.warnings.extend(self.set_up().await);
         began.warnings.extend(self.first_message().await);
         began.warnings.extend(self.go_live().await);
         Ok(began)

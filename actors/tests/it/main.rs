@@ -4,6 +4,7 @@
 mod adoption;
 mod cascades;
 mod commands;
+mod degraded;
 mod drains;
 mod drift;
 mod ends;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cli::values::table;
 use crate::model::{
-    AgentState, CityInfo, CityStatus, CityView, ConfigState, ConfigView, InstanceView,
+    AgentState, CityInfo, CityMode, CityStatus, CityView, ConfigState, ConfigView, InstanceView,
 };
 
 /// Who runs a city.
@@ -40,6 +40,7 @@ pub(in crate::cli) fn city(
     let Some(view) = view else {
         return page;
     };
+    line("Mode", mode_line(view));
     if view.suspended {
         line("Suspended", "yes".to_owned());
     }
@@ -99,6 +100,17 @@ fn status_line(info: &CityInfo, now: DateTime<Utc>) -> String {
         text.push_str(&format!("; retry in {}", span(at - now)));
     }
     text
+}
+
+/// What agents lack, and why.
+fn mode_line(view: &CityView) -> String {
+    match (view.mode, view.mode_reason.as_deref()) {
+        (CityMode::Normal, _) => "normal".to_owned(),
+        (CityMode::Degraded, why) => format!(
+            "degraded: {}; agents have no screen and no input",
+            why.unwrap_or("tmux cannot be used")
+        ),
+    }
 }
 
 /// The provider, and why this one if gc chose it.
@@ -233,7 +245,7 @@ mod tests {
     fn view(instances: Vec<InstanceView>) -> CityView {
         let mut view: CityView = serde_json::from_value(json!({
             "name": "bright-lights", "path": "/home/user/bright-lights", "provider": "subprocess",
-            "provider_why": "auto: tmux not found", "suspended": false, "uptime_sec": 187_200, "last_tick_at": "2026-03-18T13:50:58Z",
+            "provider_why": "auto: tmux not found", "mode": "degraded", "mode_reason": "tmux not found", "suspended": false, "uptime_sec": 187_200, "last_tick_at": "2026-03-18T13:50:58Z",
             "last_tick_ms": 41, "ticks_missed": 0, "instances": [],
             "config": {"revision": "3f9ac1deadbeef", "loaded_at": "2026-03-18T10:02:11Z", "state": "ok"}
         }))
@@ -267,6 +279,7 @@ mod tests {
         let expected = "\
 bright-lights  /home/user/bright-lights
   Controller  supervisor (pid 4021), up 2d4h, last tick 12s ago (41ms)
+  Mode        degraded: tmux not found; agents have no screen and no input
   Sessions    subprocess (auto: tmux not found)
   Config      3f9ac1, loaded 10:02:11Z
   Agents      1 running, 1 quarantined, 1 suspended

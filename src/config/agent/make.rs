@@ -71,6 +71,9 @@ impl Make<'_, '_> {
                 name: name.to_owned(),
                 root: rig.root.clone(),
             }),
+            heartbeat: fields
+                .table("heartbeat")
+                .map(|heartbeat| heartbeat.text("file").unwrap_or_default().into()),
             nudge: fields.text("nudge").unwrap_or_default().to_owned(),
             session_setup_script: script,
             overlays,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gascity_actors::model::{RunToken, SessionName, StartFailure};
+use gascity_actors::model::{Launch, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
     Caps, Limits, Listing, PortFuture, Probe, SessionError, SessionEvent, SessionEvents, Sessions,
     StartSpec, Started,
@@ -11,6 +11,7 @@ use gascity_actors::ports::{
 use tokio::sync::mpsc;
 
 use super::Router;
+use crate::sessions::choose::choose;
 use crate::sessions::delegate::delegate;
 
 impl Sessions for Router {
@@ -35,6 +36,21 @@ impl Sessions for Router {
         self.known(name)
             .unwrap_or_else(|| self.base.clone())
             .caps_of(name)
+    }
+
+    fn caps_for(&self, launch: &Launch) -> Caps {
+        match self.provider_of(launch.session.as_deref()) {
+            Ok(provider) => provider.caps_for(launch),
+            Err(_) => Caps::default(), // and nothing will start there
+        }
+    }
+
+    fn degraded(&self, named: Option<&str>) -> Option<String> {
+        match named {
+            None => self.degraded.clone(),
+            Some("" | "auto") => self.auto.get_or_init(|| choose("auto").degraded).clone(),
+            Some(_) => None,
+        }
     }
 
     fn vars_of(&self, name: &SessionName) -> BTreeMap<String, String> {

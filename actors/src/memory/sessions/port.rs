@@ -62,6 +62,7 @@ async fn begin(
     let pid = world.pids;
     let held = Held {
         agent: spec.agent.clone(),
+        launch: spec.launch.clone(),
         token,
         pid,
         started_at: clock.wall(),
@@ -97,6 +98,11 @@ impl Sessions for MemorySessions {
             meta: true,
             ..Caps::default()
         })
+    }
+
+    fn degraded(&self, named: Option<&str>) -> Option<String> {
+        let why = self.world().degraded.clone();
+        why.filter(|_| matches!(named, None | Some("auto")))
     }
 
     fn start(
@@ -304,6 +310,9 @@ impl Sessions for MemorySessions {
         text: String,
     ) -> PortFuture<'_, Delivery, SessionError> {
         let entered = self.enter("nudge", name.as_str());
+        if !self.caps().nudge {
+            return Box::pin(async { Err(SessionError::Unsupported("nudge")) });
+        }
         Box::pin(async move {
             entered.pass().await?;
             let mut world = self.world();
