@@ -4,6 +4,7 @@
 //! ends: with an [`AgentEnd`] as its error (crash, clean exit, failed start), or normally with the
 //! end of a planned stop in its last state. Dropping a Worker never touches the session.
 
+mod dialogs;
 mod effects;
 mod messages;
 mod ready;

@@ -21,6 +21,8 @@ struct Preset {
     ready_ms: u64,
     prefix: &'static str,
     processes: &'static [&'static str],
+    /// What it may ask on its first run in a place, and the keys that answer.
+    asks: &'static [(&'static str, &'static [&'static str])],
     env: &'static [(&'static str, &'static str)],
 }
 
@@ -37,6 +39,7 @@ const fn preset(
         ready_ms: 0,
         prefix: "",
         processes: &[],
+        asks: &[],
         env: &[],
     }
 }
@@ -49,11 +52,17 @@ const PRESETS: [Preset; 9] = [
         ready_ms: 10_000,
         prefix: "❯ ",
         processes: &["node", "claude"],
+        asks: &[
+            ("Do you trust the files in this folder?", &["Enter"]),
+            ("Yes, I trust this folder", &["Enter"]),
+            ("Bypass Permissions mode", &["Down", "Enter"]),
+        ],
         ..preset("claude", "claude", &["--dangerously-skip-permissions"])
     },
     Preset {
         prompt: PromptMode::None,
         ready_ms: 3_000,
+        asks: &[("Do you trust the contents of this directory?", &["Enter"])],
         ..preset(
             "codex",
             "codex",
@@ -62,12 +71,14 @@ const PRESETS: [Preset; 9] = [
     },
     Preset {
         ready_ms: 5_000,
+        asks: &[("Do you trust this folder?", &["Enter"])],
         ..preset("gemini", "gemini", &["--approval-mode", "yolo"])
     },
     preset("cursor", "cursor-agent", &["-f"]),
     Preset {
         ready_ms: 5_000,
         prefix: "❯ ",
+        asks: &[("Do you trust the files in this folder?", &["Enter"])],
         ..preset("copilot", "copilot", &["--yolo"])
     },
     preset("amp", "amp", &["--dangerously-allow-all", "--no-ide"]),
@@ -138,7 +149,14 @@ impl Program {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
             env_passthrough: Vec::new(),
-            dismiss: Vec::new(),
+            dismiss: preset
+                .asks
+                .iter()
+                .map(|(matches, keys)| Dismiss {
+                    matches: (*matches).to_owned(),
+                    keys: texts(keys),
+                })
+                .collect(),
         }
     }
 

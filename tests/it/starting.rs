@@ -221,3 +221,29 @@ fn without_the_tmux_a_city_wants_agents_run_degraded_and_know() {
     let error = reads.unwrap()["payload"]["error"].as_str().unwrap();
     assert!(error.starts_with("prompt-undelivered: "), "{error}");
 }
+
+/// A question of the program stands before its prompt; the answer is seen byte by byte.
+#[test]
+fn in_tmux_a_dialog_is_answered_before_the_agent_is_ready() {
+    let Some(town) = Town::new() else { return };
+    let place = &town.place;
+    let city = place.city(
+        "town",
+        &format!(
+            "{QUIET}[providers.asks]\ncommand = \"sh asks.sh\"\nprompt_mode = \"none\"\n\
+             process_names = [\"sh\"]\nready_prompt_prefix = \"> \"\n\
+             dismiss = [{{ match = \"trust me\", keys = [\"Down\", \"Enter\"] }}]\n\
+             [[agent]]\nname = \"w\"\nprovider = \"asks\"\n"
+        ),
+    );
+    let script = "echo 'Do you trust me?'; stty -icanon -echo min 1\n\
+                  keys=$(dd bs=1 count=4 2>/dev/null | od -An -tx1)\n\
+                  echo \"pressed$keys\"; echo 'Do you trust me?'; printf '> '; exec sleep 600\n";
+    fs::write(city.join("asks.sh"), script).unwrap();
+    place.gc(&city, &["start"]).ok();
+    let screen = place.gc(&city, &["agent", "peek", "w"]).ok().out;
+    assert!(screen.contains("pressed 1b 5b 42 0a\n"), "{screen}");
+    let all = events(&city);
+    let started = all.iter().find(|e| e["type"] == "agent.started").unwrap();
+    assert_eq!(started["payload"].get("ready"), None, "its prompt was seen");
+}

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::effects::PROBE_LIMIT;
 use super::run::InVain;
-use super::setup;
+use super::{dialogs, setup};
 use crate::model::{Began, FailureClass, RunToken, StartFailure};
 use crate::ports::{Caps, CityPorts, Fence, Liveness, SessionError, StartSpec, Started};
 
@@ -16,7 +16,7 @@ use crate::ports::{Caps, CityPorts, Fence, Liveness, SessionError, StartSpec, St
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How many lines of its screen are looked at.
-const LINES: u32 = 120;
+pub(super) const LINES: u32 = 120;
 
 /// How long its first message may take.
 const NUDGE_LIMIT: Duration = Duration::from_secs(60);
@@ -46,13 +46,29 @@ impl Rising {
             set_up: true,
             ..Began::default()
         };
-        self.programs().await?;
-        began.assumed = !self.readiness().await?;
+        began.assumed = !self.ready().await?;
         began.warnings.extend(self.warning.clone());
         began.warnings.extend(self.set_up().await);
         began.warnings.extend(self.first_message().await);
         began.warnings.extend(self.go_live().await);
         Ok(began)
+    }
+
+    /// Waits until it is ready, and answers what it asks meanwhile. `false`: its prompt was not
+    /// seen, but it lives.
+    async fn ready(&self) -> Result<bool, InVain> {
+        let ready = async {
+            self.programs().await?;
+            self.readiness().await
+        };
+        if self.spec.launch.dismiss.is_empty() {
+            return ready.await;
+        }
+        tokio::select! {
+            biased;
+            ready = ready => ready,
+            never = dialogs::answer(&self.ports, &self.token, &self.spec) => match never {},
+        }
     }
 
     async fn programs(&self) -> Result<(), InVain> {
@@ -75,7 +91,6 @@ impl Rising {
         }
     }
 
-    /// Waits until it is ready. `false`: its prompt was not seen, but it lives.
     async fn readiness(&self) -> Result<bool, InVain> {
         let launch = &self.spec.launch;
         let prefix = launch.ready_prompt_prefix.as_deref();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gascity_actors::memory::{Answer, Behaviour, MemoryCity};
-use gascity_actors::model::{AgentState, ExitStatus};
-use gascity_actors::ports::ShellError;
+use gascity_actors::model::{AgentState, Dismiss, ExitStatus};
+use gascity_actors::ports::{Caps, ShellError};
 
 use crate::util::{HOUR, MINUTE, Town, agent, city, pass, save, settle, story, up};
 
@@ -237,4 +237,86 @@ async fn a_stop_of_an_agent_that_is_not_ready_leaves_nothing() {
     pass(MINUTE).await;
     assert_eq!(up(&city).len(), 0);
     assert_eq!(city.sessions.present().len(), 0);
+}
+
+/// An agent whose program asks before it shows its prompt.
+fn asking(dismiss: &[(&str, &[&str])]) -> gascity_actors::model::AgentSpecBuilder {
+    let dismiss = dismiss.iter().map(|(matches, keys)| Dismiss {
+        matches: (*matches).to_owned(),
+        keys: keys.iter().map(ToString::to_string).collect(),
+    });
+    let dismiss: Vec<Dismiss> = dismiss.collect();
+    agent("db").launch(move |launch| {
+        launch.ready_prompt_prefix = Some("> ".into());
+        launch.dismiss = dismiss;
+    })
+}
+
+fn pressed(city: &MemoryCity) -> Vec<String> {
+    let keys = city.sessions.keys("db");
+    keys.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_program_asks_is_answered_once_until_it_is_ready() {
+    let town = Town::new().await;
+    let asks = asking(&[("Trust?", &["Down", "Enter"]), ("Sure?", &["y"])]);
+    let city = town.add(city("a").agent(asks));
+    pass(5 * SECOND).await;
+    assert_eq!(pressed(&city), [""; 0], "it has not asked");
+    city.sessions.say("db", "Sure? (y/n)\n");
+    pass(SECOND).await;
+    assert_eq!(pressed(&city), ["y"]);
+    city.sessions.say("db", "Trust?\n");
+    pass(Duration::from_millis(310)).await;
+    assert_eq!(pressed(&city), ["y", "Down"]);
+    pass(Duration::from_millis(200)).await;
+    assert_eq!(pressed(&city), ["y", "Down", "Enter"]);
+    pass(5 * SECOND).await;
+    assert_eq!(pressed(&city).len(), 3, "each once");
+    assert_eq!(town.state("a", "db").await.0, AgentState::Starting);
+    city.sessions.say("db", "> \n");
+    pass(SECOND).await;
+    assert_eq!(town.state("a", "db").await.0, AgentState::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_once_it_is_ready_is_not_answered() {
+    let town = Town::new().await;
+    let city = town.add(city("a").agent(asking(&[("Trust?", &["Enter"])])));
+    settle().await;
+    city.sessions.say("db", "> \n");
+    pass(SECOND).await;
+    assert_eq!(story(&city), ["started db initial"]);
+    city.sessions.say("db", "Trust?\n");
+    pass(MINUTE).await;
+    assert_eq!(pressed(&city), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_screen_or_keys_nothing_is_answered() {
+    let all = Caps {
+        screen: true,
+        keys: true,
+        log: true,
+        ..Caps::default()
+    };
+    for caps in [
+        Caps { keys: false, ..all },
+        Caps {
+            screen: false,
+            ..all
+        },
+    ] {
+        let town = Town::new().await;
+        let asks = asking(&[("Trust?", &["Enter"])]);
+        let asks = asks.launch(|launch| launch.ready_delay = Some(10 * SECOND));
+        let city = town.add(city("a").agent(asks));
+        city.sessions.mask_caps(Some(caps));
+        settle().await;
+        city.sessions.say("db", "Trust?\n");
+        pass(5 * SECOND).await;
+        assert_eq!(pressed(&city), [""; 0]);
+        assert_eq!(city.sessions.count("send_keys", None), 0);
+    }
 }

@@ -18,6 +18,31 @@ fn a_table_named_like_a_preset_merges_over_it() {
 }
 
 #[test]
+fn dialogs_of_a_preset_are_known_and_replaced_by_ones_of_your_own() {
+    let asked = |provider: &str| {
+        let toml = format!("{provider}[[agent]]\nname = 'a'\nprovider = 'claude'\n");
+        let dismiss = loaded(&toml).spec.agents[0].launch.dismiss.clone();
+        let lines = dismiss
+            .iter()
+            .map(|d| format!("{}: {}", d.matches, d.keys.join(" ")));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        asked(""),
+        [
+            "Do you trust the files in this folder?: Enter",
+            "Yes, I trust this folder: Enter",
+            "Bypass Permissions mode: Down Enter"
+        ]
+    );
+    let own = "[[providers.claude.dismiss]]\nmatch = 'Really?'\nkeys = ['y', 'Enter']\n";
+    assert_eq!(asked(own), ["Really?: y Enter"]);
+    assert_eq!(asked("[providers.claude]\ndismiss = []\n"), [""; 0]);
+    let anew = "[providers.claude]\n_replace = true\ncommand = 'claude'\n";
+    assert_eq!(asked(anew), [""; 0]);
+}
+
+#[test]
 fn providers_are_derived_replaced_and_checked() {
     let agent = first_agent(
         "[providers.mine]\nbase = 'codex'\ncommand = 'wrap codex'\n[[agent]]\nname = 'a'\nprovider = 'mine'\n",
