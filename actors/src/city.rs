@@ -60,13 +60,14 @@ const CHILD_FAILURES: usize = 5;
 const CHILD_WINDOW: Duration = Duration::from_secs(60);
 
 /// Events that are also lines of the supervisor's log.
-const LOGGED: [&str; 6] = [
+const LOGGED: [&str; 7] = [
     "agent.crashed",
     "agent.quarantined",
     "agent.start_failed",
     "config.reload_failed",
     "config.reload_refused",
     "config.reloaded",
+    "config.watch_degraded",
 ];
 
 /// Everything a [`CitySupervisor`] is born with.
@@ -145,6 +146,8 @@ pub(crate) struct CityState {
     blind: Option<String>,
     /// Why the city was said to run without terminals.
     told_degraded: Option<String>,
+    /// Why edits of the config may be noticed late.
+    unwatched: Option<String>,
     /// Event streams of the ports, fed into the mailbox for as long as this actor lives.
     pumps: Vec<Timer>,
     /// Ended as asked; anything else is a crash.
@@ -204,6 +207,7 @@ impl Actor for CitySupervisor {
             foreign: Vec::new(),
             blind: None,
             told_degraded: None,
+            unwatched: None,
             pumps: Vec::new(),
             stopped: false,
             args,
@@ -239,6 +243,7 @@ impl Actor for CitySupervisor {
             CityMsg::Tick(trigger) => st.on_tick(trigger),
             CityMsg::Reload(reply) => st.on_reload(reply),
             CityMsg::Loaded(result, reply) => st.on_loaded(result, reply).await,
+            CityMsg::Watched(trouble) => st.on_watched(trouble),
             CityMsg::Session(event) => st.on_session(event),
             CityMsg::Report {
                 agent,
@@ -360,6 +365,17 @@ impl CityState {
         self.pumps.push(Timer::spawn(async move {
             while changes.changed().await.is_ok() {
                 me.send(CityMsg::Reload(None));
+            }
+        }));
+        let mut trouble = self.args.ports.desired.watch_trouble();
+        let me = self.me.clone();
+        self.pumps.push(Timer::spawn(async move {
+            loop {
+                let why = trouble.borrow_and_update().clone();
+                me.send(CityMsg::Watched(why));
+                if trouble.changed().await.is_err() {
+                    return; // it stays as it is
+                }
             }
         }));
     }

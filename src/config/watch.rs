@@ -1,31 +1,22 @@
 //! The port [`Desired`] on files: loads on request, notices changes.
 
+mod watcher;
+
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gascity_actors::model::CitySpec;
 use gascity_actors::ports::{Desired, Diagnostic, LoadError, PortFuture};
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::source::file_of;
 use super::sources::Sources;
 use super::{LoadedCity, Loader, Resolved};
 
-/// Quiet time after the last event before a change is told.
-const QUIET: Duration = Duration::from_millis(200);
-/// Time after the first event when it is told anyhow.
-const FORCED: Duration = Duration::from_secs(2);
 /// How often sources are looked at before any load succeeded.
-const UNKNOWN_PATROL: Duration = Duration::from_secs(30);
-/// Symbolic links followed from the file before it counts as a loop.
-const MOST_LINKS: usize = 40;
-
+const UNKNOWN_PATROL: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// The config files of one city. Watches as long as it lives.
 #[derive(Debug)]
 pub struct ConfigFiles {
@@ -34,33 +25,32 @@ pub struct ConfigFiles {
     changes: watch::Receiver<u64>,
     loaded: watch::Sender<Option<Arc<LoadedCity>>>,
     files: Arc<Files>,
-    _watching: Option<AbortOnDropHandle<()>>,
+    trouble: watch::Receiver<Option<String>>,
+    _watching: AbortOnDropHandle<()>,
     _looking: AbortOnDropHandle<()>,
-    /// Keeps `changes` open when nothing is watched.
-    _changed: Arc<watch::Sender<u64>>,
 }
 
 impl ConfigFiles {
     /// Watches the files that `loader` reads. Must be called within a Tokio runtime.
     ///
-    /// Where watching is not possible, a warning is logged and changes are found by looking at the
-    /// files once in a while, as often as the city patrols.
+    /// Where watching is not possible, [`Desired::watch_trouble`] says so and changes are found by
+    /// looking at the files once in a while, as often as the city patrols.
     #[must_use]
     pub fn watch(loader: Loader) -> Self {
         let changed = Arc::new(watch::Sender::new(0));
         let files = Arc::new(Files::default());
-        let watching = Watching::start(loader.root(), files.clone())
-            .map_err(|error| tracing::warn!(root = %loader.root().display(), %error, "config is not watched"))
-            .ok()
-            .map(|watching| AbortOnDropHandle::new(tokio::spawn(watching.run(changed.clone()))));
-        let looking = tokio::spawn(look_now_and_then(files.clone(), changed.clone()));
+        let (said, trouble) = watch::channel(None);
+        let changes = changed.subscribe();
+        let root = loader.root().to_owned();
+        let watching = watcher::watch(root, files.clone(), changed.clone(), said);
+        let looking = tokio::spawn(look_now_and_then(files.clone(), changed));
         Self {
+            _watching: AbortOnDropHandle::new(tokio::spawn(watching)),
             _looking: AbortOnDropHandle::new(looking),
-            changes: changed.subscribe(),
+            changes,
             loaded: watch::Sender::new(None),
             files,
-            _watching: watching,
-            _changed: changed,
+            trouble,
             loader,
         }
     }
@@ -114,6 +104,10 @@ impl Desired for ConfigFiles {
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
+
+    fn watch_trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.clone()
+    }
 }
 
 /// The load itself panicked or the runtime is going down.
@@ -152,6 +146,12 @@ impl Files {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How often the files are looked at.
+    fn patrol(&self) -> Duration {
+        let last = &self.lock().last;
+        last.as_ref().map_or(UNKNOWN_PATROL, |(_, often)| *often)
+    }
+
     /// Takes the sources of a load. One that failed may not have come to all of them, so the
     /// earlier ones stay. `patrol` says how often to look at them.
     fn follow(&self, sources: Sources, patrol: Option<Duration>) {
@@ -176,230 +176,14 @@ impl Files {
 /// Looks at all sources now and then: what no watcher told is found too.
 async fn look_now_and_then(files: Arc<Files>, changed: Arc<watch::Sender<u64>>) {
     loop {
-        let last = files.lock().last.clone();
-        let often = last.as_ref().map_or(UNKNOWN_PATROL, |(_, often)| *often);
-        tokio::time::sleep(often).await;
-        let Some((sources, _)) = last else {
+        tokio::time::sleep(files.patrol()).await;
+        let Some((sources, _)) = files.lock().last.clone() else {
             continue;
         };
         let look = tokio::task::spawn_blocking(move || sources.changed());
         if look.await.unwrap_or(false) {
             changed.send_modify(|count| *count += 1);
         }
-    }
-}
-
-/// A watcher on the directories that lead to the files.
-struct Watching {
-    watcher: RecommendedWatcher,
-    root: PathBuf,
-    files: Arc<Files>,
-    concern: Arc<Mutex<Concern>>,
-    directories: BTreeSet<PathBuf>,
-}
-
-/// The directory entries whose change can change a file.
-type Entries = BTreeSet<(PathBuf, OsString)>;
-
-/// What a watcher must tell.
-#[derive(Debug, Default)]
-struct Concern {
-    entries: Entries,
-    /// The directories they are in.
-    holders: BTreeSet<PathBuf>,
-    trees: BTreeSet<PathBuf>,
-}
-
-impl Concern {
-    fn has(&self, event: &notify::Event) -> bool {
-        if matches!(event.kind, EventKind::Access(_)) {
-            return false;
-        }
-        event.need_rescan()
-            || event.paths.is_empty()
-            || event.paths.iter().any(|path| self.has_path(path))
-    }
-
-    fn has_path(&self, path: &Path) -> bool {
-        if self.holders.contains(path) || self.trees.contains(path) {
-            return true;
-        }
-        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-            return true;
-        };
-        let state = name == ".git" || name == ".gc";
-        self.entries.contains(&(dir.to_owned(), name.to_owned()))
-            || (self.trees.contains(dir) && !state)
-    }
-}
-
-impl Watching {
-    fn start(root: &Path, files: Arc<Files>) -> notify::Result<Self> {
-        let root = std::fs::canonicalize(root)?;
-        let concern = Arc::new(Mutex::new(Concern::default()));
-        files.lock().paths.insert(file_of(&root));
-        let watcher = notify::recommended_watcher({
-            let (concern, files) = (concern.clone(), files.clone());
-            move |event: notify::Result<notify::Event>| {
-                let concern = concern.lock().unwrap_or_else(PoisonError::into_inner);
-                // An error of the watcher may hide anything, so it counts as a change.
-                if event.map_or(true, |event| concern.has(&event)) {
-                    files.touched.notify_one();
-                }
-            }
-        })?;
-        let mut this = Self {
-            watcher,
-            root: root.clone(),
-            files,
-            concern,
-            directories: BTreeSet::new(),
-        };
-        this.watch_directory(root)?;
-        this.follow();
-        Ok(this)
-    }
-
-    fn watch_directory(&mut self, directory: PathBuf) -> notify::Result<()> {
-        self.watcher
-            .watch(&directory, RecursiveMode::NonRecursive)?;
-        self.directories.insert(directory);
-        Ok(())
-    }
-
-    /// Watches what leads to the files now: links may point elsewhere than before.
-    fn follow(&mut self) {
-        let (files, trees) = {
-            let followed = self.files.lock();
-            (followed.paths.clone(), followed.trees.clone())
-        };
-        // What lies in a directory that is watched whole needs no look of its own.
-        let alone = files
-            .iter()
-            .filter(|file| file.parent().is_none_or(|dir| !trees.contains(dir)));
-        let entries: Entries = alone.flat_map(|file| entries_to(reachable(file))).collect();
-        let holders: BTreeSet<PathBuf> = entries.iter().map(|(dir, _)| dir.clone()).collect();
-        let wanted: BTreeSet<PathBuf> = holders
-            .iter()
-            .chain(&trees)
-            .chain([&self.root])
-            .cloned()
-            .collect();
-        *self.concern.lock().unwrap_or_else(PoisonError::into_inner) = Concern {
-            entries,
-            holders,
-            trees,
-        };
-        for gone in self
-            .directories
-            .difference(&wanted)
-            .cloned()
-            .collect::<Vec<_>>()
-        {
-            let _ = self.watcher.unwatch(&gone); // the directory may have gone before
-            self.directories.remove(&gone);
-        }
-        for new in wanted
-            .difference(&self.directories)
-            .cloned()
-            .collect::<Vec<_>>()
-        {
-            if let Err(error) = self.watch_directory(new) {
-                tracing::warn!(%error, "a directory of the config is not watched");
-            }
-        }
-    }
-
-    async fn run(mut self, changed: Arc<watch::Sender<u64>>) {
-        loop {
-            self.files.touched.notified().await;
-            let mut burst = Burst::new(Instant::now());
-            while let Ok(()) =
-                tokio::time::timeout_at(burst.due(), self.files.touched.notified()).await
-            {
-                burst.extend(Instant::now());
-                if burst.due() <= Instant::now() {
-                    break;
-                }
-            }
-            // Watch first, tell then: a change in between is seen either by the load or here.
-            let followed = tokio::task::spawn_blocking(move || {
-                self.follow();
-                self
-            });
-            match followed.await {
-                Ok(watching) => self = watching,
-                Err(error) => return tracing::warn!(%error, "config is no longer watched"),
-            }
-            changed.send_modify(|count| *count += 1);
-        }
-    }
-}
-
-/// `file`, or the first directory missing on the way to it.
-fn reachable(file: &Path) -> &Path {
-    file.ancestors()
-        .find(|path| path.parent().is_none_or(Path::is_dir))
-        .unwrap_or(file)
-}
-
-/// The directory entries that a lookup of `file` passes behind symbolic links, and the last one.
-fn entries_to(file: &Path) -> Entries {
-    let mut entries = Entries::new();
-    let Some((directory, name)) = file.parent().zip(file.file_name()) else {
-        return entries;
-    };
-    let mut at = directory.to_owned();
-    let mut todo = vec![name.to_owned()];
-    entries.insert((at.clone(), name.to_owned()));
-    let mut links = 0;
-    while let Some(name) = todo.pop() {
-        let path = at.join(&name);
-        match std::fs::read_link(&path) {
-            Ok(target) if links < MOST_LINKS => {
-                links += 1;
-                entries.insert((at.clone(), name));
-                if target.is_absolute() {
-                    at = PathBuf::from("/");
-                }
-                todo.extend(target.components().rev().filter_map(|part| match part {
-                    Component::Normal(name) => Some(name.to_owned()),
-                    Component::ParentDir => Some("..".into()),
-                    _ => None,
-                }));
-            }
-            _ if name == ".." => at = at.parent().map_or_else(|| "/".into(), Path::to_owned),
-            _ if todo.is_empty() => {
-                entries.insert((at.clone(), name));
-            }
-            _ => at = path,
-        }
-    }
-    entries
-}
-
-/// Events in quick succession that are told as one.
-#[derive(Debug, Clone, Copy)]
-struct Burst {
-    first: Instant,
-    last: Instant,
-}
-
-impl Burst {
-    fn new(now: Instant) -> Self {
-        Self {
-            first: now,
-            last: now,
-        }
-    }
-
-    fn extend(&mut self, now: Instant) {
-        self.last = now;
-    }
-
-    /// When it is told, if nothing follows.
-    fn due(&self) -> Instant {
-        (self.last + QUIET).min(self.first + FORCED)
     }
 }
 

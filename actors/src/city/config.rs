@@ -88,6 +88,17 @@ impl CityState {
         answer(reply, outcome);
     }
 
+    /// Edits are noticed at once again, or only by a look now and then.
+    pub(super) fn on_watched(&mut self, trouble: Option<String>) {
+        if self.unwatched == trouble {
+            return;
+        }
+        if let Some(why) = &trouble {
+            self.emit(EventDraft::new("config.watch_degraded", "").message(why.clone()));
+        }
+        self.unwatched = trouble;
+    }
+
     /// Loads once more when the city is open: no config is taken in the midst of a swap.
     pub(super) fn postpone(&mut self, reply: Option<RpcReplyPort<ReloadOutcome>>) {
         self.postponed.push(reply);

@@ -42,6 +42,8 @@ pub(crate) enum CityMsg {
         Result<Arc<CitySpec>, LoadError>,
         Option<RpcReplyPort<ReloadOutcome>>,
     ),
+    /// The config is watched, or why not.
+    Watched(Option<String>),
     /// The provider saw something.
     Session(SessionEvent),
     /// A Worker tells of its run.
@@ -110,6 +112,7 @@ impl CityMsg {
             Self::Tick(_) => "Tick",
             Self::Reload(_) => "Reload",
             Self::Loaded(..) => "Loaded",
+            Self::Watched(_) => "Watched",
             Self::Session(_) => "Session",
             Self::Report { .. } => "Report",
             Self::Unspawned { .. } => "Unspawned",

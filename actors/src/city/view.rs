@@ -39,8 +39,16 @@ impl CityState {
                 .map(|entry| self.instance(entry, now))
                 .collect(),
             foreign_sessions: self.foreign.clone(),
-            degraded: self.blind.iter().cloned().collect(),
+            degraded: self.blind.iter().cloned().chain(self.late()).collect(),
         }
+    }
+
+    fn late(&self) -> Option<String> {
+        let why = self.unwatched.as_ref()?;
+        let often = short(self.args.spec.daemon.patrol_interval);
+        Some(format!(
+            "config files are not watched: {why}; edits are seen within {often}"
+        ))
     }
 
     fn instance(&self, entry: &Entry, now: Instant) -> InstanceView {

@@ -11,6 +11,7 @@ use crate::ports::{Desired, LoadError, PortFuture};
 pub struct MemoryDesired {
     current: Mutex<Result<Arc<CitySpec>, LoadError>>,
     changes: watch::Sender<u64>,
+    trouble: watch::Sender<Option<String>>,
 }
 
 impl MemoryDesired {
@@ -20,6 +21,7 @@ impl MemoryDesired {
         Self {
             current: Mutex::new(Ok(Arc::new(spec))),
             changes: watch::channel(0).0,
+            trouble: watch::channel(None).0,
         }
     }
 
@@ -27,6 +29,11 @@ impl MemoryDesired {
     pub fn set(&self, spec: Result<CitySpec, LoadError>) {
         *lock(&self.current) = spec.map(Arc::new);
         self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Says why changes may be noticed late, or that they are not.
+    pub fn set_trouble(&self, why: Option<&str>) {
+        self.trouble.send_replace(why.map(str::to_owned));
     }
 }
 
@@ -38,5 +45,9 @@ impl Desired for MemoryDesired {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    fn watch_trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.subscribe()
     }
 }

@@ -14,6 +14,11 @@ pub trait Desired: Send + Sync + 'static {
     /// Changes whenever the sources may have changed and have been quiet since. The value is a
     /// running count; only its change matters.
     fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Why changes may be noticed late, while that is so.
+    fn watch_trouble(&self) -> watch::Receiver<Option<String>> {
+        watch::channel(None).1
+    }
 }
 
 /// A config that cannot be used; whatever ran before keeps running.

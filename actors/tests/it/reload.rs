@@ -145,3 +145,19 @@ async fn a_reload_on_request_says_what_came_of_it() {
         ReloadOutcome::Failed(broken)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_is_told_and_shown_until_it_works() {
+    let town = Town::new().await;
+    let city = town.add(crate::util::chain());
+    settle().await;
+    city.desired.set_trouble(Some("no more watchers"));
+    settle().await;
+    assert_eq!(city.journal.count("config.watch_degraded", ""), 1);
+    let shown = town.view("a").await.degraded;
+    assert!(shown[0].contains("no more watchers"), "{shown:?}");
+    city.desired.set_trouble(None);
+    settle().await;
+    assert!(town.view("a").await.degraded.is_empty());
+    assert_eq!(city.journal.count("config.watch_degraded", ""), 1);
+}

@@ -3,7 +3,11 @@ use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
 
+use notify::EventKind;
+use tokio::time::Instant;
+
 use super::super::source::FILE;
+use super::watcher::{Burst, Concern, Entries};
 use super::*;
 
 /// Longer than any healthy machine needs; only a hang takes it.
@@ -130,10 +134,20 @@ async fn a_failed_load_keeps_the_last_good_one() {
 }
 
 #[tokio::test]
-async fn a_root_that_cannot_be_watched_is_survived() {
-    let files = ConfigFiles::watch(Loader::new("/nonexistent/city"));
+async fn what_cannot_be_watched_is_said_and_tried_again() {
+    let parent = tempfile::tempdir().expect("temporary directory");
+    let root = parent.path().join("city");
+    let files = ConfigFiles::watch(Loader::new(&root));
+    let (mut changes, mut trouble) = (files.changes(), files.watch_trouble());
     assert!(files.load().await.is_err());
-    assert!(files.changes().has_changed().is_ok(), "still open");
+    assert!(trouble.borrow_and_update().is_some());
+    fs::create_dir(&root).expect("made");
+    fs::write(root.join(FILE), named("late")).expect("written");
+    let watched = tokio::time::timeout(PATIENCE, trouble.wait_for(Option::is_none));
+    assert!(watched.await.is_ok(), "watched by now");
+    until_named(&files, &mut changes, "late").await;
+    fs::write(root.join(FILE), named("later")).expect("written");
+    until_named(&files, &mut changes, "later").await;
 }
 
 #[test]

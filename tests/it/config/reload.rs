@@ -298,3 +298,56 @@ fn one_byte_of_one_command_restarts_one_agent_of_a_thousand() {
     assert_eq!(starts(), 1001);
     place.gc(&city, &["stop"]).ok();
 }
+
+#[test]
+fn without_a_watcher_edits_are_found_at_the_next_look_and_status_says_so() {
+    if crate::util::lacks(&["unshare"]) {
+        return;
+    }
+    let place = Place::new();
+    let text = "[daemon]\npatrol_interval = \"500ms\"\n[session]\nprovider = \"subprocess\"\n";
+    let city = place.city("town", &format!("{text}{}", sleeper("a")));
+    // The system's limit on watchers, for this supervisor alone.
+    let script = "echo 0 >/proc/sys/user/max_inotify_instances && exec \"$0\" start";
+    let start = place.command::<&str>(&city, &[]);
+    let mut limited = std::process::Command::new("unshare");
+    limited.args(["--user", "--map-root-user", "sh", "-c", script]);
+    limited.arg(start.get_program()).current_dir(&city);
+    for (name, value) in start.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let said = crate::util::Said::by(&mut limited);
+    if said.err.contains("unshare:") || said.err.contains("max_inotify_instances") {
+        println!("skipped: no user namespaces here");
+        return;
+    }
+    said.ok();
+    let told = eventually("the event", || {
+        of_kind(&city, "config.watch_degraded").pop()
+    });
+    let why = told["message"].as_str().unwrap();
+    assert!(why.contains("max_user_instances"), "{told}");
+    let status = place.status(&city);
+    assert!(
+        status["degraded"][0]
+            .as_str()
+            .unwrap()
+            .contains("edits are seen within 500ms"),
+        "{status}"
+    );
+    let page = place.gc(&city, &["status"]);
+    assert!(
+        page.out.contains("config files are not watched"),
+        "{page:?}"
+    );
+    fs::write(
+        city.join("city.toml"),
+        format!("{text}{}{}", sleeper("a"), sleeper("b")),
+    )
+    .unwrap();
+    eventually("the edit", || place.pid(&city, "b"));
+    place.gc(&city, &["stop"]).ok();
+}
