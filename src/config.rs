@@ -20,6 +20,7 @@ pub(crate) mod duration;
 pub mod edit;
 mod fields;
 mod files;
+pub(crate) mod hooks;
 pub mod keys;
 mod machine;
 mod mask;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::packs::fetch::fetch_for_start;
-use crate::config::{ConfigFiles, LoadedCity, Loader};
+use crate::config::{ConfigFiles, LoadedCity, Loader, hooks};
 use crate::control::home::{CityDir, Home};
 use crate::control::lock::Lock;
 use crate::control::registry::{Contents, Digest, EmptyGuard, Registry, RegistryWatch};
@@ -78,6 +78,7 @@ impl Opener {
         let city = CityDir::new(&root);
         city.create().map_err(|error| failed(error.to_string()))?;
         let lock = Lock::city(&city).map_err(|error| failed(error.to_string()))?;
+        hooks::install(&root).map_err(|error| failed(format!("hook sets: {error}")))?;
         let mut config = self.subprocess(&root, spec.name.clone());
         config
             .env_passthrough

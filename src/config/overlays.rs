@@ -4,13 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use super::compose::{Composed, Entry};
+use super::hooks;
 use super::keys::nearest;
 use super::problem::{Problem, Problems};
 use super::sources::Sources;
 use super::tree::Span;
 
-/// Hook sets of programs gc knows.
-const BUILT_IN: [&str; 6] = ["claude", "codex", "gemini", "opencode", "copilot", "cursor"];
 /// Hook sets of the older Go tool.
 const FOREIGN: [&str; 2] = ["pi", "omp"];
 
@@ -24,7 +23,7 @@ pub(super) struct Overlay {
 pub(super) fn of(
     entry: &Entry,
     composed: &Composed,
-    hooks: &[(String, Span, String)],
+    sets: &[(String, Span, String)],
     sources: &mut Sources,
     problems: &mut Problems,
 ) -> Vec<Overlay> {
@@ -39,7 +38,7 @@ pub(super) fn of(
         let span = entry.header.clone();
         found.extend(tree(dir, span, &entry.path, sources, problems));
     }
-    for (name, span, at) in hooks {
+    for (name, span, at) in sets {
         let root = problems.files.root().to_owned();
         let own = std::iter::once(root.join("hooks").join(name)).filter(|dir| dir.is_dir());
         let packs = packs.iter().rev().filter(|pack| pack.hooks.contains(name));
@@ -50,7 +49,13 @@ pub(super) fn of(
             Some(dir) => found.extend(tree(dir, span.clone(), at, sources, problems)),
             None => {
                 sources.awaited(&root.join("hooks").join(name));
-                problems.push(missing(name, span.clone(), at));
+                match hooks::dir(&root, name) {
+                    Some(dir) => found.push(Overlay {
+                        hash: hooks::hash(name),
+                        dir,
+                    }),
+                    None => problems.push(missing(name, span.clone(), at)),
+                }
             }
         }
     }
@@ -83,22 +88,18 @@ fn tree(
 }
 
 fn missing(name: &str, span: Span, at: &str) -> Problem {
-    if BUILT_IN.contains(&name) {
-        let message = format!("hook set `{name}` is not part of this version of gc");
-        return Problem::error("ignored-key", span, at, message)
-            .warning()
-            .label("nothing is installed")
-            .help(format!("put your own into hooks/{name}"));
-    }
     if FOREIGN.contains(&name) {
         let message = format!("hook set `{name}` is not supported, ignored");
         return Problem::error("unsupported-key", span, at, message)
             .warning()
             .label("ignored");
     }
-    let help = match nearest(name, BUILT_IN) {
+    let help = match nearest(name, hooks::names()) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
-        None => format!("make hooks/{name}, or use one of: {}", BUILT_IN.join(", ")),
+        None => {
+            let names: Vec<&str> = hooks::names().collect();
+            format!("make hooks/{name}, or use one of: {}", names.join(", "))
+        }
     };
     Problem::error(
         "unknown-ref",

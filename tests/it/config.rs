@@ -2,4 +2,5 @@
 
 mod commands;
 mod diff;
+mod hooks;
 mod reload;

@@ -189,22 +189,48 @@ fn overlays_and_scripts_are_part_of_the_fingerprint() {
         ("over/x", "1"),
         ("setup.sh", "#!/bin/sh\n"),
     ]);
-    assert_eq!(
-        told(&errors(&root)),
-        ["invalid-value city.toml:5:24", "ignored-key city.toml:7:24"]
-    );
+    assert_eq!(told(&errors(&root)), ["invalid-value city.toml:5:24"]);
     fs::set_permissions(root.join("setup.sh"), fs::Permissions::from_mode(0o755)).expect("set");
     let agent = || load(&root).expect("valid").spec.agents[0].clone();
     let before = agent();
-    assert_eq!(before.launch.overlays, [root.join("over")]);
+    let built_in = root.join(".gc/system/hooks/claude");
+    assert_eq!(before.launch.overlays, [built_in, root.join("over")]);
     write(&root.join("over/y/z"), "2");
     assert_eq!(
         before.fingerprint.differing_keys(&agent().fingerprint),
+        ["overlay.0001"]
+    );
+    // A set of the city's own goes before the one that gc brings along.
+    let before_own = agent();
+    write(&root.join("hooks/claude/mine"), "1");
+    let own = agent();
+    assert_eq!(own.launch.overlays[0], root.join("hooks/claude"));
+    assert_eq!(
+        before_own.fingerprint.differing_keys(&own.fingerprint),
         ["overlay.0000"]
     );
     for key in ["fp.n", "session_setup_script"] {
         assert!(before.fingerprint.fields.contains_key(key), "{key}");
     }
+}
+
+#[test]
+fn hook_sets_that_are_not_there_are_named() {
+    let text = |sets: &str| format!("{AGENT}install_agent_hooks = [{sets}]\n");
+    let all = "'claude', 'codex', 'gemini', 'opencode', 'copilot', 'cursor'";
+    let (_dir, root) = files(&[("city.toml", &text(all))]);
+    let city = load(&root).expect("valid");
+    assert!(city.warnings.is_empty(), "{}", city.report);
+    assert_eq!(city.spec.agents[0].launch.overlays.len(), 6);
+    // Of the older tool: one warning each, and the city loads.
+    write(&root.join("city.toml"), &text("'pi', 'omp'"));
+    let city = load(&root).expect("valid");
+    let codes: Vec<&str> = city.warnings.iter().map(|w| w.code.as_str()).collect();
+    assert_eq!(codes, ["unsupported-key", "unsupported-key"]);
+    write(&root.join("city.toml"), &text("'cluade'"));
+    let found = errors(&root);
+    assert_eq!(found[0].code, "unknown-ref");
+    assert_eq!(found[0].help.as_deref(), Some("did you mean \"claude\"?"));
 }
 
 #[test]
