@@ -48,7 +48,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::events::Rotation;
-use gascity_actors::model::CitySpec;
+use gascity_actors::model::{AgentName, CitySpec, SessionName, Template};
 use gascity_actors::ports::{Diagnostic, LoadError};
 
 pub use city::SessionSettings;
@@ -84,10 +84,20 @@ pub struct LoadedCity {
     pub rotation: Rotation,
     /// The port of the city's own API (`[api]`).
     pub api_port: Option<u16>,
+    /// How sessions are named; see [`Self::session_of`].
+    session_template: Template,
     /// Problems that did not stop the load: warnings, and errors of single orders.
     pub warnings: Vec<Diagnostic>,
     /// The same for a person, with labelled source lines; empty if there are none.
     pub report: String,
+}
+
+impl LoadedCity {
+    /// The session of an agent, also of one that the files do not name.
+    #[must_use]
+    pub fn session_of(&self, agent: &AgentName) -> SessionName {
+        SessionName::made(&self.session_template, self.spec.name.as_str(), agent)
+    }
 }
 
 /// A directory that agents work in.
@@ -239,6 +249,7 @@ impl Loader {
                 prefix: built.prefix,
                 rotation: built.rotation,
                 api_port: built.api_port,
+                session_template: built.session_template,
                 warnings: report.diagnostics,
                 report: report.text,
             }),

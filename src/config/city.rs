@@ -89,6 +89,7 @@ pub(super) struct Built {
     pub(super) prefix: String,
     pub(super) rotation: Rotation,
     pub(super) api_port: Option<u16>,
+    pub(super) session_template: Template,
 }
 
 /// Where a city stands and what it is started with.
@@ -136,6 +137,10 @@ pub(super) fn build(
     if let Some((name, span)) = workspace.placed_text("provider") {
         let _ = programs.find(name, span, "workspace.provider", problems);
     }
+    let session_template = workspace
+        .text("session_template")
+        .and_then(|text| Template::parse(text, |_| true).ok())
+        .unwrap_or_else(agent_template);
     let defaults = Defaults {
         root: around.root,
         gc_exe: around.gc_exe,
@@ -148,10 +153,7 @@ pub(super) fn build(
         session: &settings,
         session_provider: &configured,
         stdin_set: session.text("stdin").is_some(),
-        session_template: workspace
-            .text("session_template")
-            .and_then(|text| Template::parse(text, |_| true).ok())
-            .unwrap_or_else(agent_template),
+        session_template: session_template.clone(),
         rigs: &rigs,
         programs: &programs,
         composed,
@@ -189,6 +191,7 @@ pub(super) fn build(
         prefix: rigs.city_prefix().to_owned(),
         rotation,
         api_port,
+        session_template,
     })
     .filter(|_| !problems.has_errors())
 }

@@ -148,7 +148,8 @@ impl SessionName {
 
     /// The session of an instance under another template. It may break the grammar, so a load
     /// checks it with [`SessionName::new`].
-    pub(super) fn made(template: &Template, city: &str, agent: &AgentName) -> Self {
+    #[must_use]
+    pub fn made(template: &Template, city: &str, agent: &AgentName) -> Self {
         let (dir, name) = agent
             .as_str()
             .rsplit_once('/')

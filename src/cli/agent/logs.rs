@@ -239,9 +239,10 @@ impl LogsArgs {
             Ok(agent) => return Ok((agent.qualified_name.to_string(), agent.session.clone())),
             Err(error) => error,
         };
-        let gone = AgentName::new(&self.agent)
-            .ok()
-            .map(|name| SessionName::of(&name));
+        let gone = AgentName::new(&self.agent).ok().map(|name| {
+            let city = crate::config::load(&roster.root);
+            city.map_or_else(|_| SessionName::of(&name), |city| city.session_of(&name))
+        });
         match gone.filter(|session| log_file(&roster.root, session).exists()) {
             Some(session) => Ok((self.agent.clone(), session)),
             None => Err(error),

@@ -97,6 +97,51 @@ fn a_drain_set_meanwhile_is_carried_on_by_the_next_supervisor() {
     place.gc(&city, &["stop"]).ok();
 }
 
+/// Sessions are found by the names the city gives them, with and without a supervisor.
+#[test]
+fn sessions_with_names_of_their_own_are_reached_too() {
+    let place = Place::new();
+    let named = "[workspace]\nsession_template = \"{{.City}}-{{.Agent}}\"\n";
+    let loud = |name: &str| {
+        format!(
+            "[[agent]]\nname = \"{name}\"\nstart_command = \"echo said $GC_SESSION_NAME; sleep 600\"\n"
+        )
+    };
+    let text = format!("{named}{QUIET}{}", loud("a"));
+    let city = up(&place, &format!("{text}{}", loud("gone")));
+    let prints = |agent: &str| {
+        let expected = format!("said town-{agent}");
+        eventually("its output", || {
+            let said = place.gc(&city, &["agent", "logs", agent]).ok().out;
+            said.contains(&expected).then_some(())
+        });
+    };
+    prints("a");
+    prints("gone");
+    // One that left the config keeps what it printed.
+    std::fs::write(city.join("city.toml"), &text).unwrap();
+    eventually("its end", || {
+        place.instance(&city, "gone").is_null().then_some(())
+    });
+    prints("gone");
+    let pid = place.pid(&city, "a").unwrap();
+    let supervisor = place.supervisor_pid();
+    kill(supervisor, Signal::KILL);
+    eventually("the supervisor's end", || {
+        (!is_alive(supervisor)).then_some(())
+    });
+    prints("a");
+    prints("gone");
+    let shown = place
+        .gc(&city, &["agent", "show", "a", "--json"])
+        .ok()
+        .json();
+    assert_eq!(shown["session"], "town-a", "{shown}");
+    place.gc(&city, &["agent", "kill", "a"]).ok();
+    assert!(!is_alive(pid));
+    prints("a");
+}
+
 #[test]
 fn suspension_is_kept_for_the_next_start() {
     let place = Place::new();
