@@ -12,6 +12,7 @@
 
 pub mod client;
 pub mod daemon;
+pub mod detail;
 pub mod handoff;
 pub mod home;
 pub mod inherited;

@@ -17,6 +17,7 @@ mod patrol;
 mod shutdown;
 mod slots;
 mod swap;
+mod text;
 mod view;
 mod waves;
 
@@ -138,6 +139,8 @@ pub(crate) struct CityState {
     checks: Arc<Semaphore>,
     tracker: Option<Addr<TrackerMsg>>,
     tracker_failures: Vec<Instant>,
+    /// Length of the last text of all agents.
+    text_size: usize,
     began: Instant,
     began_at: DateTime<Utc>,
     last_tick: Option<(DateTime<Utc>, Duration)>,
@@ -201,6 +204,7 @@ impl Actor for CitySupervisor {
             checks: Arc::new(Semaphore::new(args.spec.daemon.check_parallelism)),
             tracker: None,
             tracker_failures: Vec::new(),
+            text_size: 0,
             began: now,
             began_at: wall,
             last_tick: None,
@@ -257,10 +261,15 @@ impl Actor for CitySupervisor {
             CityMsg::Swept => st.on_swept(),
             CityMsg::View(reply) => drop(reply.send(st.view())),
             CityMsg::Spec(reply) => drop(reply.send(st.args.spec.clone())),
+            CityMsg::Detail(reply) => {
+                let text = st.instances_text();
+                let _ = reply.send((st.view_without_agents(), text)); // the caller may be gone
+            }
             CityMsg::Tree(reply) => drop(reply.send(st.tree())),
+            CityMsg::Past(child, reply) => drop(reply.send(st.past(&child))),
             #[allow(clippy::panic)] // the whole point
             CityMsg::Crash => panic!("fault drill: city {} told to crash", st.args.spec.name),
-            CityMsg::Hang => std::future::pending().await,
+            CityMsg::Hold(span) => tokio::time::sleep(span).await,
             CityMsg::CrashChild(child, drill, reply) => {
                 let _ = reply.send(st.on_crash_child(&child, drill)); // nobody may wait for it
             }
@@ -416,7 +425,7 @@ impl CityState {
     fn on_crash_child(&self, child: &str, drill: Drill) -> bool {
         match &self.tracker {
             Some(tracker) if child == "tracker" => {
-                drill.hit(tracker, TrackerMsg::Crash, TrackerMsg::Hang);
+                drill.hit(tracker, TrackerMsg::Crash, TrackerMsg::Hold);
                 true
             }
             _ => self.slots.crash_worker(child, drill),

@@ -17,7 +17,7 @@ use crate::mailbox::{Addr, Drill, Gauge};
 use crate::model::{AgentName, AgentState, CitySpec, CityView, MachineView, StopSummary};
 use crate::policy::Trigger;
 use crate::session::SessionRef;
-use crate::tree::Tree;
+use crate::tree::{Node, Shown, Tree};
 
 /// A question is answered from memory; a supervisor that takes longer is in trouble.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -193,33 +193,69 @@ impl MachineRef {
         self.drill(path, Drill::Hang).await
     }
 
+    /// Gives an actor that many messages at once while it is busy for `held`, for fault drills; see
+    /// [`Self::crash`].
+    pub async fn flood(&self, path: &str, messages: usize, held: Duration) -> bool {
+        self.drill(path, Drill::Flood { messages, held }).await
+    }
+
+    /// One node of the tree and what it handled of late; `None`: there is no such actor.
+    ///
+    /// # Errors
+    /// If the actor, or the supervisor above it, does not answer.
+    pub async fn show(&self, path: &str) -> Result<Option<Shown>, AskError> {
+        let tree = self.tree().await?;
+        let Some(node) = tree.root.walk().find(|node| node.path == path) else {
+            return Ok(None);
+        };
+        let messages = match self.target(path) {
+            None => self.root.gauge().past(),
+            Some((root, child)) => match (self.city(root).addr().await, child) {
+                (Err(AskError::NotRunning), _) => Vec::new(),
+                (Err(error), _) => return Err(error),
+                (Ok(city), None) => city.gauge().past(),
+                (Ok(city), Some(child)) => {
+                    let past = |reply| CityMsg::Past(child, reply);
+                    let past = city.ask(ANSWER_LIMIT, past).await;
+                    past.ok_or(AskError::NoAnswer)?
+                }
+            },
+        };
+        let node = Node {
+            children: Vec::new(),
+            ..node.clone()
+        };
+        Ok(Some(Shown { node, messages }))
+    }
+
     async fn drill(&self, path: &str, drill: Drill) -> bool {
         if path == "machine" {
-            drill.hit(&self.root, MachineMsg::Crash, MachineMsg::Hang);
+            drill.hit(&self.root, MachineMsg::Crash, MachineMsg::Hold);
             return true;
         }
-        let view = self.view();
-        let target = view.cities.iter().find_map(|city| {
-            let rest = path.strip_prefix(city.name.as_str())?;
-            let child = if rest.is_empty() {
-                None
-            } else {
-                Some(rest.strip_prefix('/')?.to_owned())
-            };
-            Some((city.path.clone(), child))
-        });
-        let Some((path, child)) = target else {
+        let Some((path, child)) = self.target(path) else {
             return false;
         };
         let Ok(city) = self.city(path).addr().await else {
             return false;
         };
         let Some(child) = child else {
-            drill.hit(&city, CityMsg::Crash, CityMsg::Hang);
+            drill.hit(&city, CityMsg::Crash, CityMsg::Hold);
             return true;
         };
         let hit = |reply| CityMsg::CrashChild(child, drill, reply);
         city.ask(ANSWER_LIMIT, hit).await.unwrap_or(false)
+    }
+
+    /// The city a path leads to, by its root, and the child in it.
+    fn target(&self, path: &str) -> Option<(PathBuf, Option<String>)> {
+        self.view().cities.iter().find_map(|city| {
+            let child = match path.strip_prefix(city.name.as_str())? {
+                "" => None,
+                rest => Some(rest.strip_prefix('/')?.to_owned()),
+            };
+            Some((city.path.clone(), child))
+        })
     }
 }
 
@@ -257,6 +293,18 @@ impl CityRef {
         self.addr()
             .await?
             .ask(ANSWER_LIMIT, CityMsg::Spec)
+            .await
+            .ok_or(AskError::NoAnswer)
+    }
+
+    /// The same, with the agents as text: a JSON array of what [`Self::view`] has as `instances`.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    pub async fn detail(&self) -> Result<(CityView, String), AskError> {
+        self.addr()
+            .await?
+            .ask(ANSWER_LIMIT, CityMsg::Detail)
             .await
             .ok_or(AskError::NoAnswer)
     }

@@ -19,4 +19,4 @@ pub use city::{AgentCommand, CommandError, ReloadOutcome, StopMode};
 pub use handle::{AskError, CityRef, Machine, MachineRef};
 pub use machine::{MachinePorts, MachineSettings, Reconciled, stop_sessions};
 pub use session::{ReachError, SessionRef};
-pub use tree::{Handling, Kind, Node, Tree, age};
+pub use tree::{Handling, Kind, Node, Past, Shown, Tree, age};

@@ -120,7 +120,7 @@ impl Actor for MachineSupervisor {
             MachineMsg::Configure(settings) => st.args.settings = settings,
             MachineMsg::Slow { path, attempt } => st.on_slow(&path, attempt),
             MachineMsg::PendingName { path, id, name } => st.on_pending_name(&path, id, name),
-            MachineMsg::Hang => std::future::pending().await,
+            MachineMsg::Hold(span) => tokio::time::sleep(span).await,
             #[allow(clippy::panic)] // the whole point
             MachineMsg::Crash => panic!("fault drill: machine told to crash"),
         }

@@ -4,6 +4,7 @@
 //! its [`Gauge`], and a supervisor reads the gauges of its children without asking them: also of
 //! one that is stuck.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,13 +13,39 @@ use ractor::{ActorRef, Message, RpcReplyPort};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::tree::{Past, as_millis};
+
+/// How many messages an actor remembers.
+const REMEMBERED: usize = 20;
+
 /// Counters of one actor, shared by everyone who holds its address.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     depth: AtomicUsize,
     peak: AtomicUsize,
     handled: AtomicU64,
-    handling: Mutex<Option<(&'static str, Instant)>>,
+    desk: Mutex<Desk>,
+}
+
+/// What an actor is on, what waits for it, and what it did of late. Takes no room before the first
+/// message: there are as many of these as agents.
+#[derive(Debug, Default)]
+struct Desk {
+    handling: Option<(&'static str, Instant)>,
+    /// How long the message it is on had waited.
+    waited: Duration,
+    /// When each message in the mailbox was sent.
+    queued: VecDeque<Instant>,
+    past: VecDeque<Done>,
+}
+
+/// A message that was handled.
+#[derive(Debug, Clone, Copy)]
+struct Done {
+    message: &'static str,
+    at: Instant,
+    waited_us: u32,
+    took_us: u32,
 }
 
 /// A reading of a [`Gauge`].
@@ -36,21 +63,72 @@ impl Gauge {
             depth: self.depth.load(Relaxed),
             peak: self.peak.load(Relaxed),
             handled: self.handled.load(Relaxed),
-            handling: *lock(&self.handling),
+            handling: lock(&self.desk).handling,
         }
+    }
+
+    /// The last messages it handled, oldest first.
+    pub(crate) fn past(&self) -> Vec<Past> {
+        let now = Instant::now();
+        let desk = lock(&self.desk);
+        let past = desk.past.iter().map(|done| Past {
+            message: done.message.to_owned(),
+            ago_ms: as_millis(now.saturating_duration_since(done.at)),
+            wait_us: done.waited_us.into(),
+            took_us: done.took_us.into(),
+        });
+        past.collect()
     }
 
     /// Marks the message an actor is on, until the guard is dropped.
     pub(crate) fn enter(self: &Arc<Self>, message: &'static str) -> Busy {
         self.depth.fetch_sub(1, Relaxed);
-        *lock(&self.handling) = Some((message, Instant::now()));
+        let now = Instant::now();
+        let mut desk = lock(&self.desk);
+        let sent = desk.queued.pop_front().unwrap_or(now);
+        desk.waited = now.saturating_duration_since(sent);
+        desk.handling = Some((message, now));
         Busy(self.clone())
     }
 
     fn sent(&self) {
+        lock(&self.desk).queued.push_back(Instant::now());
         let depth = self.depth.fetch_add(1, Relaxed) + 1;
         self.peak.fetch_max(depth, Relaxed);
     }
+
+    /// What was just sent did not arrive.
+    fn unsent(&self) {
+        self.depth.fetch_sub(1, Relaxed);
+        lock(&self.desk).queued.pop_back();
+    }
+
+    fn leave(&self) {
+        self.handled.fetch_add(1, Relaxed);
+        let mut desk = lock(&self.desk);
+        let Some((message, began)) = desk.handling.take() else {
+            return;
+        };
+        let at = Instant::now();
+        let done = Done {
+            message,
+            at,
+            waited_us: as_micros(desk.waited),
+            took_us: as_micros(at.saturating_duration_since(began)),
+        };
+        if desk.past.len() == REMEMBERED {
+            desk.past.pop_front();
+        }
+        desk.past.push_back(done);
+        // A flood is over; its room is not needed any more.
+        if desk.queued.is_empty() && desk.queued.capacity() > REMEMBERED {
+            desk.queued = VecDeque::new();
+        }
+    }
+}
+
+fn as_micros(span: Duration) -> u32 {
+    u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
 }
 
 /// The actor is on a message.
@@ -59,8 +137,7 @@ pub(crate) struct Busy(Arc<Gauge>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.handled.fetch_add(1, Relaxed);
-        *lock(&self.0.handling) = None;
+        self.0.leave();
     }
 }
 
@@ -102,7 +179,7 @@ impl<M: Message> Addr<M> {
     pub(crate) fn send(&self, message: M) {
         self.gauge.sent();
         if self.actor.cast(message).is_err() {
-            self.gauge.depth.fetch_sub(1, Relaxed);
+            self.gauge.unsent();
         }
     }
 
@@ -134,15 +211,24 @@ pub(crate) enum Drill {
     Kill,
     /// It handles no further message.
     Hang,
+    /// It has many messages to handle, and begins late.
+    Flood {
+        messages: usize,
+        held: Duration,
+    },
 }
 
 impl Drill {
-    /// Strikes; `panic` and `hang` are the messages that make the actor do so.
-    pub(crate) fn hit<M: Message>(self, actor: &Addr<M>, panic: M, hang: M) {
+    /// Strikes; `panic` and `hold` are the messages that make the actor do so.
+    pub(crate) fn hit<M: Message>(self, actor: &Addr<M>, panic: M, hold: impl Fn(Duration) -> M) {
         match self {
             Self::Panic => actor.send(panic),
             Self::Kill => actor.actor().kill(),
-            Self::Hang => actor.send(hang),
+            Self::Hang => actor.send(hold(Duration::MAX)),
+            Self::Flood { messages, held } => {
+                actor.send(hold(held));
+                (0..messages).for_each(|_| actor.send(hold(Duration::ZERO)));
+            }
         }
     }
 }

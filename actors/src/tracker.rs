@@ -48,8 +48,8 @@ pub(crate) enum TrackerMsg {
     Saved,
     /// Panic, for fault drills.
     Crash,
-    /// Handle no further message, for fault drills.
-    Hang,
+    /// Handle nothing else for so long, for fault drills.
+    Hold(Duration),
 }
 
 impl TrackerMsg {
@@ -62,7 +62,7 @@ impl TrackerMsg {
             Self::SaveHistory(_) => "SaveHistory",
             Self::Saved => "Saved",
             Self::Crash => "Crash",
-            Self::Hang => "Hang",
+            Self::Hold(_) => "Hold",
         }
     }
 }
@@ -137,7 +137,7 @@ impl Actor for Tracker {
             }
             #[allow(clippy::panic)] // the whole point
             TrackerMsg::Crash => panic!("fault drill: tracker told to crash"),
-            TrackerMsg::Hang => std::future::pending().await,
+            TrackerMsg::Hold(span) => tokio::time::sleep(span).await,
         }
         Ok(())
     }

@@ -62,6 +62,29 @@ pub struct Handling {
     pub for_ms: u64,
 }
 
+/// A message that an actor handled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// Its kind.
+    pub message: String,
+    /// How long ago it was done with.
+    pub ago_ms: u64,
+    /// How long it had been queued.
+    pub wait_us: u64,
+    /// How long it took.
+    pub took_us: u64,
+}
+
+/// One actor for itself: what `gc actors show` shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The node, without its children.
+    #[serde(flatten)]
+    pub node: Node,
+    /// What it handled of late, oldest first.
+    pub messages: Vec<Past>,
+}
+
 /// One actor, or a slot or city that is down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
@@ -215,7 +238,9 @@ impl Node {
         Some(format!("after: {}", needs.join(", ")))
     }
 
-    fn restarts(&self) -> String {
+    /// Charged ends and their limit: `1/5`.
+    #[must_use]
+    pub fn restarts(&self) -> String {
         match (self.restarts_in_window, self.max_restarts) {
             (Some(count), Some(0)) => format!("{count}/∞"),
             (Some(count), Some(max)) => format!("{count}/{max}"),
@@ -226,7 +251,8 @@ impl Node {
 
     /// Expiry or retry time, last error or reason, what keeps it busy, facts of its kind; with
     /// `deep` also what it depends on.
-    fn note(&self, deep: bool) -> String {
+    #[must_use]
+    pub fn note(&self, deep: bool) -> String {
         let clock = |at: DateTime<Utc>| at.format("%H:%M:%SZ").to_string();
         let pid = self.detail.get("pid").map(|pid| format!("pid {pid}"));
         let parts = [
@@ -249,6 +275,28 @@ impl Node {
             self.after().filter(|_| deep),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Tree {
+    /// The cells of [`Tree`]'s text, a row for each node in the order of [`Node::walk`].
+    #[must_use]
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        Row::add(&mut rows, &self.root, "", "", false);
+        let cells = |row: Row| {
+            let Row {
+                actor,
+                kind,
+                state,
+                mbox,
+                up,
+                restarts,
+                note,
+            } = row;
+            vec![actor, kind, state, mbox, up, restarts, note]
+        };
+        rows.into_iter().map(cells).collect()
     }
 }
 
@@ -362,7 +410,7 @@ fn clip(text: &str, columns: usize) -> String {
     text.chars().take(columns - 1).chain(['…']).collect()
 }
 
-fn as_millis(span: Duration) -> u64 {
+pub(crate) fn as_millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 

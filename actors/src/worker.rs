@@ -154,7 +154,10 @@ impl Actor for Worker {
             WorkerMsg::LiveApplied { update, warnings } => {
                 vec![Effect::Report(Report::LiveApplied { update, warnings })]
             }
-            WorkerMsg::Hang => std::future::pending().await,
+            WorkerMsg::Hold(span) => {
+                tokio::time::sleep(span).await;
+                Vec::new()
+            }
             #[allow(clippy::panic)] // the whole point
             WorkerMsg::Crash => panic!("fault drill: worker {} told to crash", st.args.agent),
         };

@@ -1,17 +1,19 @@
 //! `gc actors`: the supervision tree.
 
+mod show;
+
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use gascity_actors::{Node, Tree};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::context::{Context, Seat, read};
+use super::context::{Context, Seat};
 use super::discover::Access;
 use super::error::CliResult;
 use super::output::Mark;
-use super::values::{clipped, fits};
+use super::values::{clipped, fits, millis};
 use crate::config::duration;
 use crate::control::client::{Client, ClientError};
 
@@ -36,12 +38,17 @@ enum ActorsCommand {
         after_help = "Examples:\n  gc actors tree\n  gc actors tree 'bright-lights/hello/*' --watch\n  gc actors tree --kind worker --state quarantined\n  gc actors tree --problems --json"
     )]
     Tree(TreeArgs),
+    /// Show one actor and the messages it handled of late
+    Show(show::ShowArgs),
     /// Make an actor panic, to see it come back
     #[command(hide = true)]
     Crash(DrillArgs),
     /// Have an actor handle nothing any more, to see who notices
     #[command(hide = true)]
     Hang(DrillArgs),
+    /// Give an actor many messages at once, to see it work them off
+    #[command(hide = true)]
+    Flood(FloodArgs),
 }
 
 #[derive(Debug, Args)]
@@ -77,6 +84,18 @@ struct DrillArgs {
     path: String,
 }
 
+#[derive(Debug, Args)]
+struct FloodArgs {
+    /// The actor's path, as in the tree's JSON form
+    path: String,
+    /// How many messages
+    #[arg(long, default_value = "10000")]
+    messages: usize,
+    /// How long it is busy before it begins with them
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
+    held: Duration,
+}
+
 impl ActorsArgs {
     /// Does what was asked.
     ///
@@ -85,8 +104,17 @@ impl ActorsArgs {
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
         match &self.command {
             ActorsCommand::Tree(args) => args.run(context),
-            ActorsCommand::Crash(args) => args.run(context, "actors.crash", "crashed"),
-            ActorsCommand::Hang(args) => args.run(context, "actors.hang", "hanging:"),
+            ActorsCommand::Show(args) => args.run(context),
+            ActorsCommand::Crash(args) => {
+                drill(context, "actors.crash", "crashed", &args.path, json!({}))
+            }
+            ActorsCommand::Hang(args) => {
+                drill(context, "actors.hang", "hanging:", &args.path, json!({}))
+            }
+            ActorsCommand::Flood(args) => {
+                let params = json!({"messages": args.messages, "held_ms": millis(args.held)});
+                drill(context, "actors.flood", "flooded", &args.path, params)
+            }
         }
     }
 }
@@ -113,7 +141,7 @@ impl TreeArgs {
     }
 
     fn ask(&self, context: &Context) -> CliResult<Tree> {
-        read(controller(context)?.call("actors.tree", json!({}))?)
+        Ok(controller(context)?.ask("actors.tree", json!({}))?)
     }
 
     fn show(&self, context: &Context, tree: &Tree) -> CliResult {
@@ -204,16 +232,14 @@ fn cut(node: &mut Node, depth: usize) {
     }
 }
 
-impl DrillArgs {
-    fn run(&self, context: &Context, op: &str, done: &str) -> CliResult<u8> {
-        let mut client = controller(context)?;
-        let answer = client.call(op, json!({"path": self.path}))?;
-        if context.out.json {
-            context.out.document(&answer)?;
-        }
-        (context.out).report(Mark::Done, format!("{done} {}", self.path))?;
-        Ok(0)
+fn drill(context: &Context, op: &str, done: &str, path: &str, mut params: Value) -> CliResult<u8> {
+    params["path"] = json!(path);
+    let answer = controller(context)?.call(op, params)?;
+    if context.out.json {
+        context.out.document(&answer)?;
     }
+    (context.out).report(Mark::Done, format!("{done} {path}"))?;
+    Ok(0)
 }
 
 /// Whoever runs the city one is in; outside of cities the supervisor.
@@ -230,7 +256,6 @@ fn controller(context: &Context) -> CliResult<Client> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     fn node(path: &str, state: &str, children: Vec<Value>) -> Value {
         json!({

@@ -22,7 +22,7 @@ use super::context::Context;
 use super::error::CliResult;
 pub(super) use hold::{CityHoldArgs, refused, take_up};
 pub(super) use inside::{Own, acknowledge};
-pub(super) use roster::live_sessions;
+pub(super) use roster::{left, live_sessions};
 
 /// Arguments of `gc agent`.
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::context::{Context, Seat, read};
 use super::error::{CliError, CliResult, Code};
 use super::values::millis;
-use crate::control::client::{Client, ClientError};
+use crate::control::client::{Client, ClientError, Raw};
 use crate::control::wire;
 use crate::model::{CityInfo, CityStatus, CityView, StopSummary};
 
@@ -28,8 +28,21 @@ pub(super) struct CityState {
 /// # Errors
 /// If the server does not answer.
 pub(super) fn city_status(client: &mut Client, root: &Path) -> CliResult<Option<CityState>> {
-    match client.call("city.status", json!({"path": root})) {
-        Ok(answer) => read(answer).map(Some),
+    match client.ask("city.status", json!({"path": root})) {
+        Ok(state) => Ok(Some(state)),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Asks for the document of one city, which goes to the user as it comes; `None` if the server
+/// does not know it.
+///
+/// # Errors
+/// If the server does not answer.
+pub(super) fn city_detail(client: &mut Client, root: &Path) -> CliResult<Option<Raw>> {
+    match client.call_raw("city.detail", json!({"path": root})) {
+        Ok(detail) => Ok(Some(detail)),
         Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -7,18 +7,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::city_name::city_name;
 use super::context::{Context, Seat};
 use super::discover::{Access, is_city};
 use super::error::{CliError, CliResult, Code};
-use super::query::{CityState, city_status};
+use super::query::{CityState, city_detail, city_status};
 use super::values::{count, table};
+use crate::control::detail::{CityDetail, Controller};
 use crate::control::home::CityDir;
 use crate::control::lock::{self, Held};
-use crate::model::{AgentState, CityInfo, CityStatus, CityView, ConfigState};
-use text::Controller;
+use crate::model::{AgentState, CityInfo, CityStatus, CityView, ConfigState, InstanceView};
 
 /// Clears the terminal and goes to its top.
 const REDRAW: &str = "\u{1b}[2J\u{1b}[H";
@@ -67,14 +67,20 @@ impl StatusArgs {
             return self.run_all(context);
         }
         let root = context.city(self.path.as_deref(), Access::Read)?;
+        if context.out.json && !self.check {
+            return pass_on(context, &root).map(|()| 0);
+        }
         let report = Report::of(context, &root)?;
         if context.out.json {
-            context.out.document(&report.json())?;
+            context.out.document(&report.detail())?;
         } else {
             let now = chrono::Utc::now();
-            let (info, view) = (&report.city, report.view.as_ref());
-            let text = text::city(info, view, &report.controller, now);
+            let (view, instances) = (report.view.as_ref(), report.instances());
+            let text = text::city(&report.city, view, instances, &report.controller, now);
             context.out.line(text.trim_end())?;
+            if !report.controller.running {
+                context.out.note("hint: gc start");
+            }
         }
         Ok(u8::from(self.check && !report.is_healthy()))
     }
@@ -86,17 +92,15 @@ impl StatusArgs {
         }
         let healthy = reports.iter().all(Report::is_healthy);
         if context.out.json {
-            let items: Vec<Value> = reports.iter().map(Report::json).collect();
+            let items: Vec<CityDetail> = reports.iter().map(Report::detail).collect();
             let document = json!({"items": items, "total": items.len()});
             context.out.document(&document)?;
         } else if reports.is_empty() {
             context.out.note("no cities");
         } else {
             let row = |report: &Report| {
-                let agents = report
-                    .view
-                    .as_ref()
-                    .map(|view| text::agent_counts(&view.instances));
+                let agents = Some(text::agent_counts(report.instances()));
+                let agents = agents.filter(|counts| !counts.is_empty());
                 let error = report.city.error.as_deref().and_then(|e| e.lines().next());
                 vec![
                     report.city.name.to_string(),
@@ -116,11 +120,31 @@ impl StatusArgs {
     }
 }
 
+/// Prints the document of a city; one that comes from a supervisor is not taken apart, since with
+/// many agents that costs more than all else.
+fn pass_on(context: &Context, root: &Path) -> CliResult {
+    let detail = match context.seat(root)? {
+        Seat::Standalone(mut client) | Seat::Supervisor(mut client) => {
+            city_detail(&mut client, root)?
+        }
+        Seat::Nobody => None,
+    };
+    match detail {
+        Some(detail) => context.out.line(detail.get()),
+        None => {
+            let report = Report::from_files(context, root)?;
+            context.out.document(&report.detail())
+        }
+    }
+}
+
 /// One city, from whoever runs it or from its files.
 #[derive(Debug)]
 struct Report {
     city: CityInfo,
     view: Option<CityView>,
+    /// What still lives of a city that nobody runs.
+    left: Vec<InstanceView>,
     controller: Controller,
     live: bool,
 }
@@ -140,6 +164,7 @@ impl Report {
         Ok(Self {
             city,
             view,
+            left: Vec::new(),
             controller: Controller {
                 running: !down,
                 pid: (!down).then(|| client.hello().pid),
@@ -166,12 +191,17 @@ impl Report {
             Ok(Held::By(holder)) => Some(holder.map(|holder| holder.pid)),
             _ => None,
         };
+        let (left, problem) = match super::agent::left(context, root) {
+            Ok(left) => (left, None),
+            Err(error) => (Vec::new(), Some(error.message)),
+        };
+        let silent = held.map(|_| "its controller does not answer".to_owned());
         let city = CityInfo {
             name,
             path: root.to_owned(),
             running: false,
             status: CityStatus::Stopped,
-            error: held.map(|_| "its controller does not answer".to_owned()),
+            error: silent.or(problem),
             phases_completed: Vec::new(),
             restart_count: None,
             next_retry_at: None,
@@ -181,6 +211,7 @@ impl Report {
         Ok(Self {
             city,
             view: None,
+            left,
             controller: Controller {
                 running: held.is_some(),
                 pid: held.flatten(),
@@ -198,21 +229,17 @@ impl Report {
         }
     }
 
-    fn json(&self) -> Value {
-        let mut all = Map::new();
-        for part in [
-            serde_json::to_value(&self.city),
-            serde_json::to_value(&self.view),
-        ] {
-            if let Ok(Value::Object(fields)) = part {
-                all.extend(fields);
-            }
+    fn instances(&self) -> &[InstanceView] {
+        self.view
+            .as_ref()
+            .map_or(&self.left, |view| &view.instances)
+    }
+
+    fn detail(&self) -> CityDetail<'_> {
+        match self.live {
+            true => CityDetail::live(&self.city, self.view.as_ref(), &self.controller),
+            false => CityDetail::from_files(&self.city, &self.left, &self.controller),
         }
-        all.entry("instances").or_insert_with(|| json!([]));
-        let source = if self.live { "live" } else { "files" };
-        all.insert("source".into(), json!(source));
-        all.insert("controller".into(), json!(self.controller));
-        Value::Object(all)
     }
 
     fn is_healthy(&self) -> bool {

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::wire::{Code, VERSION, WireError};
+pub use exchange::Raw;
 use exchange::{Answer, Exchange};
 
 /// Why a request has no answer.
@@ -139,7 +141,7 @@ pub struct Hello {
 #[derive(Debug)]
 pub struct Client {
     exchange: Exchange,
-    hello: Hello,
+    hello: Box<Hello>,
     patience: Patience,
 }
 
@@ -174,17 +176,15 @@ impl Client {
     fn greet(stream: UnixStream, patience: Patience) -> Result<Self, ClientError> {
         let mut client = Self {
             exchange: Exchange::new(stream),
-            hello: Hello::default(),
+            hello: Box::default(),
             patience,
         };
-        let answer = client.call("hello", json!({}))?;
-        let hello: Hello = serde_json::from_value(answer)
-            .map_err(|e| ClientError::Protocol(format!("hello: {e}")))?;
+        let hello: Hello = client.ask("hello", json!({}))?;
         if !hello.protocol.contains(&VERSION) {
             let supported = hello.protocol;
             return Err(ClientError::Version { supported });
         }
-        client.hello = hello;
+        client.hello = Box::new(hello);
         Ok(client)
     }
 
@@ -202,6 +202,23 @@ impl Client {
         self.call_within(op, params, Some(self.patience.answer))
     }
 
+    /// Asks and reads the answer as a `T`, which for large ones is far quicker than by way of a
+    /// [`Value`].
+    ///
+    /// # Errors
+    /// As [`Client::call`]; [`ClientError::Protocol`] if the answer is no `T`.
+    pub fn ask<T: DeserializeOwned>(&mut self, op: &str, params: Value) -> Result<T, ClientError> {
+        parsed(&self.call_raw(op, params)?)
+    }
+
+    /// Asks and leaves the answer as the text it came in.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub fn call_raw(&mut self, op: &str, params: Value) -> Result<Raw, ClientError> {
+        self.raw_within(op, params, Some(self.patience.answer))
+    }
+
     /// Asks for something that takes long; without a limit, waits until the server leaves.
     ///
     /// # Errors
@@ -212,9 +229,18 @@ impl Client {
         params: Value,
         limit: Option<Duration>,
     ) -> Result<Value, ClientError> {
+        parsed(&self.raw_within(op, params, limit)?)
+    }
+
+    fn raw_within(
+        &mut self,
+        op: &str,
+        params: Value,
+        limit: Option<Duration>,
+    ) -> Result<Raw, ClientError> {
         let id = self.exchange.ask(op, params, self.patience.answer)?;
         match self.exchange.answer(id, limit)? {
-            Answer::Result(value) => Ok(value),
+            Answer::Result(text) => Ok(text),
             Answer::Item(_) | Answer::Done => {
                 Err(ClientError::Protocol(format!("{op} answers as a stream")))
             }
@@ -256,6 +282,10 @@ impl Client {
             }
         }
     }
+}
+
+fn parsed<T: DeserializeOwned>(text: &Raw) -> Result<T, ClientError> {
+    serde_json::from_str(text.get()).map_err(|e| ClientError::Protocol(e.to_string()))
 }
 
 /// Tries each place; where nobody is, the next one counts.

@@ -40,6 +40,8 @@ pub trait Handler: Send + Sync + 'static {
 pub enum Reply {
     /// One result.
     One(Value),
+    /// One large result, JSON text already, in pieces.
+    Text(Vec<String>),
     /// Items as they come; the answer ends when the sender is dropped. The receiver is dropped
     /// when the client is gone.
     Stream(mpsc::Receiver<Value>),

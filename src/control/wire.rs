@@ -206,6 +206,13 @@ pub fn answer(id: &Value, result: &Result<Value, WireError>) -> String {
     format!("{answer}\n")
 }
 
+/// What stands before a result in the line that answers a request, and behind it.
+#[must_use]
+pub fn around_result(id: &Value) -> (String, &'static str) {
+    let before = format!("{{\"v\":{VERSION},\"id\":{id},\"ok\":true,\"result\":");
+    (before, "}\n")
+}
+
 /// One line of a stream.
 #[must_use]
 pub fn item(id: &Value, item: &Value) -> String {
@@ -266,6 +273,14 @@ mod tests {
         assert_eq!(request.params, json!({}));
         let round = parse(request.line().trim()).unwrap();
         assert_eq!(round, request);
+    }
+
+    #[test]
+    fn an_answer_is_the_same_from_a_value_and_from_its_text() {
+        let (id, result) = (json!("x"), json!({"a": [1, "two"]}));
+        let (before, behind) = around_result(&id);
+        let line = format!("{before}{result}{behind}");
+        assert_eq!(line, answer(&id, &Ok(result)));
     }
 
     #[test]

@@ -10,15 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::live::Live;
 use crate::config::Running;
+use crate::control::detail::{CityDetail, Controller};
 use crate::control::server::{Handler, Reply};
 use crate::control::wire::{Code, VERSION, WireError};
-use crate::model::{CityInfo, CityStatus, MachineView, StopSummary, millis};
+use crate::model::{CityInfo, CityStatus, CityView, MachineView, StopSummary, millis};
 use crate::ports::PortFuture;
 use crate::{AskError, MachineRef, ReloadOutcome, StopMode};
 use wait::Waiting;
@@ -26,16 +28,20 @@ use wait::Waiting;
 /// Set in the supervisor's environment to allow fault drills.
 const ALLOW_FAULTS: &str = "GC_ALLOW_FAULTS";
 const WAIT_DEFAULT: Duration = Duration::from_secs(180);
+/// Most messages of one drill.
+const FLOOD_MAX: usize = 1_000_000;
 /// A request that takes longer is worth a line in the log.
 const SLOW: Duration = Duration::from_secs(1);
 /// What may be asked while the process is being upgraded.
-const LOOKS: [&str; 6] = [
+const LOOKS: [&str; 8] = [
     "hello",
     "ping",
     "status",
     "city.status",
     "city.config",
+    "city.detail",
     "actors.tree",
+    "actors.show",
 ];
 
 /// What a fault drill does to an actor.
@@ -43,6 +49,7 @@ const LOOKS: [&str; 6] = [
 enum Drill {
     Crash,
     Hang,
+    Flood,
 }
 
 /// What a client asked the process for.
@@ -123,6 +130,7 @@ impl Ops {
             "city.wait" => self.wait(params),
             "city.status" => self.city_status(params).await,
             "city.config" => self.city_config(params).await,
+            "city.detail" => self.city_detail(params).await,
             "city.reload" => self.city_reload(params).await,
             "agent.command" => self.agent_command(params).await,
             "agent.peek" => self.agent_peek(params).await,
@@ -130,10 +138,17 @@ impl Ops {
             "agent.attach" => self.agent_attach(params).await,
             "actors.tree" => {
                 let tree = self.door.tree().await.map_err(unanswered)?;
-                Ok(Reply::One(json!(tree)))
+                text(&tree)
+            }
+            "actors.show" => {
+                let path = params["path"].as_str().unwrap_or_default();
+                let shown = self.door.show(path).await.map_err(unanswered)?;
+                let missing = || WireError::new(Code::NotFound, format!("no actor {path:?}"));
+                text(&shown.ok_or_else(missing)?)
             }
             "actors.crash" => self.drill(params, Drill::Crash).await,
             "actors.hang" => self.drill(params, Drill::Hang).await,
+            "actors.flood" => self.drill(params, Drill::Flood).await,
             _ => Err(WireError::unknown_op(op)),
         }
     }
@@ -143,13 +158,20 @@ impl Ops {
             "version": env!("CARGO_PKG_VERSION"),
             "build_id": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
-            "mode": if self.live.home().is_some() { "supervisor" } else { "standalone" },
+            "mode": self.mode(),
             "protocol": [VERSION],
         });
         if let (None, Some(city)) = (self.live.home(), self.door.view().cities.first()) {
             hello["city"] = json!(city.name);
         }
         hello
+    }
+
+    fn mode(&self) -> &'static str {
+        match self.live.home() {
+            Some(_) => "supervisor",
+            None => "standalone",
+        }
     }
 
     fn status(&self) -> Value {
@@ -259,12 +281,42 @@ impl Ops {
     }
 
     async fn city_status(&self, params: &Value) -> Answer {
-        let info = self.city(params)?;
-        let mut status = json!({ "city": info });
-        if let Ok(view) = self.door.city(&info.path).view().await {
-            status["view"] = json!(view);
+        #[derive(Serialize)]
+        struct Status {
+            city: CityInfo,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            view: Option<CityView>,
         }
-        Ok(Reply::One(status))
+        let city = self.city(params)?;
+        let view = self.door.city(&city.path).view().await.ok();
+        text(&Status { city, view })
+    }
+
+    /// The same as one object, ready to be shown to programs.
+    async fn city_detail(&self, params: &Value) -> Answer {
+        let info = self.city(params)?;
+        let detail = self.door.city(&info.path).detail().await.ok();
+        // A city that is down has no controller, whoever would run it.
+        let controller = match info.status {
+            CityStatus::Stopped => Controller::default(),
+            _ => Controller {
+                running: true,
+                pid: Some(std::process::id()),
+                mode: Some(self.mode().to_owned()),
+            },
+        };
+        let view = detail.as_ref().map(|(view, _)| view);
+        let whole = serde_json::to_string(&CityDetail::live(&info, view, &controller))
+            .map_err(|e| WireError::new(Code::Internal, e.to_string()))?;
+        let Some((_, agents)) = detail else {
+            return Ok(Reply::Text(vec![whole]));
+        };
+        let (before, behind) = around_agents(&whole);
+        Ok(Reply::Text(vec![
+            before.to_owned(),
+            agents,
+            behind.to_owned(),
+        ]))
     }
 
     /// The config in force.
@@ -301,10 +353,19 @@ impl Ops {
         let hit = match drill {
             Drill::Crash => self.door.crash(path).await,
             Drill::Hang => self.door.hang(path).await,
+            Drill::Flood => {
+                let messages = params["messages"].as_u64().unwrap_or_default();
+                let held = Duration::from_millis(params["held_ms"].as_u64().unwrap_or_default());
+                let messages = usize::try_from(messages)
+                    .unwrap_or(usize::MAX)
+                    .min(FLOOD_MAX);
+                self.door.flood(path, messages, held).await
+            }
         };
         match (hit, drill) {
             (true, Drill::Crash) => Ok(Reply::One(json!({ "crashed": true }))),
             (true, Drill::Hang) => Ok(Reply::One(json!({ "hanging": true }))),
+            (true, Drill::Flood) => Ok(Reply::One(json!({ "flooded": true }))),
             (false, _) => Err(WireError::new(Code::NotFound, format!("no actor {path:?}"))),
         }
     }
@@ -391,6 +452,24 @@ fn degraded(view: &MachineView) -> Vec<String> {
 fn path_param(params: &Value) -> Result<PathBuf, WireError> {
     let path = params["path"].as_str().map(PathBuf::from);
     path.ok_or_else(|| WireError::new(Code::BadRequest, "the parameter `path` is missing"))
+}
+
+/// The document of a city, cut where its agents belong. Quotes within values are escaped, so there
+/// is one such place only.
+fn around_agents(whole: &str) -> (&str, &str) {
+    const AGENTS: &str = "\"instances\":";
+    let at = whole
+        .find(AGENTS)
+        .map_or(whole.len(), |at| at + AGENTS.len());
+    let (before, behind) = whole.split_at(at);
+    (before, behind.strip_prefix("[]").unwrap_or(behind))
+}
+
+/// Large answers are written at once: a [`Value`] in between costs many times as much.
+fn text(answer: &impl Serialize) -> Answer {
+    let text = serde_json::to_string(answer);
+    text.map(|text| Reply::Text(vec![text]))
+        .map_err(|e| WireError::new(Code::Internal, e.to_string()))
 }
 
 fn unanswered(error: AskError) -> WireError {

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::util::{Place, QUIET, Said, sleeper};
+use rustix::process::Signal;
+
+use crate::util::{Place, QUIET, Said, eventually, is_alive, kill, sleeper};
 
 #[test]
 fn a_city_is_found_from_below_by_path_by_name_and_by_environment() {
@@ -116,4 +118,41 @@ fn a_stop_without_a_supervisor_ends_the_agents_it_left() {
     assert_eq!(place.processes().len(), 1);
     place.gc(&city, &["stop"]).ok();
     assert_eq!(place.processes(), [0_i32; 0]);
+}
+
+#[test]
+fn after_the_supervisor_was_killed_the_status_tells_which_agents_still_run() {
+    let place = Place::new();
+    let city = place.city("town", &format!("{QUIET}{}{}", sleeper("a"), sleeper("b")));
+    place.gc(&city, &["start"]).ok();
+    let (a, b) = (
+        place.pid(&city, "a").unwrap(),
+        place.pid(&city, "b").unwrap(),
+    );
+    let supervisor = place.supervisor_pid();
+    for pid in [supervisor, b] {
+        kill(pid, Signal::KILL);
+        eventually("its end", || (!is_alive(pid)).then_some(()));
+    }
+    let status = place.status(&city);
+    assert_eq!(status["source"], "files");
+    assert_eq!(status["controller"]["running"], false);
+    assert_eq!(status["running"], false);
+    let find = |name: &str| place.instance(&city, name);
+    assert_eq!(
+        (&find("a")["state"], &find("a")["pid"]),
+        (&"running".into(), &a.into())
+    );
+    assert_eq!(find("b")["running"], false);
+    let said = place.gc(&city, &["status"]).ok();
+    assert!(said.out.contains("Controller  not running"), "{said:?}");
+    assert!(said.out.contains("1 running, 1 stopped"), "{said:?}");
+    assert_eq!(said.err, "hint: gc start\n");
+    place.gc(&city, &["status", "--check"]).fails(1);
+    place.gc(&city, &["start"]).ok();
+    assert_eq!(
+        place.pid(&city, "a"),
+        Some(a),
+        "and that hint takes it over"
+    );
 }

@@ -126,6 +126,38 @@ fn a_watched_tree_is_one_document_per_look() {
     watch.wait().unwrap();
 }
 
+// C16
+#[test]
+fn a_flood_shows_in_the_watched_tree_and_is_worked_off() {
+    let place = Place::with_faults();
+    let city = place.city("town", &format!("{QUIET}{}", sleeper("a")));
+    place.gc(&city, &["start"]).ok();
+    let args = ["actors", "tree", "--watch", "--json", "--interval", "100ms"];
+    let mut watch = place.command(&city, &args);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut depth = || {
+        let tree: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let worker = tree["root"]["children"][0]["children"].as_array().unwrap();
+        let worker = worker.iter().find(|node| node["name"] == "a").unwrap();
+        worker["mailbox_depth"].as_u64().unwrap()
+    };
+    assert_eq!(depth(), 0);
+    let flood = ["actors", "flood", "town/a", "--held", "2s"];
+    place.gc(&city, &flood).ok();
+    eventually("the flood", || (depth() == 10_000).then_some(()));
+    eventually("its end", || (depth() == 0).then_some(()));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    let shown = place.gc(&city, &["actors", "show", "town/a"]).ok().out;
+    assert!(shown.contains("at most 10001"), "{shown}");
+    assert!(shown.contains("MESSAGE  WAITED"), "{shown}");
+    let json = place.gc(&city, &["actors", "show", "town/a", "--json"]);
+    assert_eq!(json.ok().json()["messages"].as_array().unwrap().len(), 20);
+    let said = place.gc(&city, &["actors", "show", "town/b"]).fails(1);
+    assert!(said.err.contains("did you mean `town/a`?"), "{said:?}");
+}
+
 // C24
 #[test]
 fn two_hundred_agents_start_with_few_lines_of_progress() {

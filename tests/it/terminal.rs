@@ -13,7 +13,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::util::{Place, QUIET, eventually, kill, sleeper};
 
 /// A terminal of this many columns: our end, and the one for the child.
-fn terminal(columns: u16) -> (OwnedFd, OwnedFd) {
+pub(crate) fn terminal(columns: u16) -> (OwnedFd, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();

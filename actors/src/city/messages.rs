@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::RpcReplyPort;
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use crate::model::{
 use crate::policy::Trigger;
 use crate::ports::{Listing, LoadError, SessionError, SessionEvent, Sessions};
 use crate::session::SessionRef;
-use crate::tree::Node;
+use crate::tree::{Node, Past};
 use crate::worker::Report;
 
 /// How a city, or the whole machine, is stopped.
@@ -89,12 +90,16 @@ pub(crate) enum CityMsg {
     View(RpcReplyPort<CityView>),
     /// What is in force?
     Spec(RpcReplyPort<Arc<CitySpec>>),
+    /// The same, with the agents as JSON text instead.
+    Detail(RpcReplyPort<(CityView, String)>),
     /// The city and everything below it.
     Tree(RpcReplyPort<Node>),
+    /// What a child handled of late.
+    Past(String, RpcReplyPort<Vec<Past>>),
     /// Panic, for fault drills.
     Crash,
-    /// Handle no further message, for fault drills.
-    Hang,
+    /// Handle nothing else for so long, for fault drills.
+    Hold(Duration),
     /// Strike a child, for fault drills.
     CrashChild(String, Drill, RpcReplyPort<bool>),
 }
@@ -122,9 +127,11 @@ impl CityMsg {
             Self::Swept => "Swept",
             Self::View(_) => "View",
             Self::Spec(_) => "Spec",
+            Self::Detail(_) => "Detail",
             Self::Tree(_) => "Tree",
+            Self::Past(..) => "Past",
             Self::Crash => "Crash",
-            Self::Hang => "Hang",
+            Self::Hold(_) => "Hold",
             Self::CrashChild(..) => "CrashChild",
         }
     }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use ractor::ActorId;
 use tokio::time::Instant;
 
+use super::text::Kept;
 use crate::mailbox::{Addr, Drill, Timer};
 use crate::model::{AgentName, RunToken, SessionName};
 use crate::policy::Slot;
@@ -20,6 +21,8 @@ pub(super) struct Entry {
     pub(super) alarm: Option<(Instant, Timer)>,
     /// The run counts against the starts in flight.
     pub(super) permit: bool,
+    /// Its text, if somebody asked for it.
+    pub(super) kept: Option<Box<Kept>>,
 }
 
 impl Borrow<Slot> for Entry {
@@ -61,6 +64,13 @@ impl Slots {
         self.entries.iter_mut()
     }
 
+    /// Keeps the text of a slot.
+    pub(super) fn keep(&mut self, index: usize, kept: Kept) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.kept = Some(Box::new(kept));
+        }
+    }
+
     pub(super) fn get(&self, agent: &AgentName) -> Option<&Entry> {
         self.by_agent.get(agent).map(|index| &self.entries[*index])
     }
@@ -86,6 +96,7 @@ impl Slots {
             worker: None,
             alarm: None,
             permit: false,
+            kept: None,
         });
         &mut self.entries[index]
     }
@@ -157,14 +168,16 @@ impl Slots {
         self.entries.iter().filter(|entry| entry.slot.run.is_some())
     }
 
+    /// The Worker of `agent`, if it has one.
+    pub(super) fn worker(&self, agent: &str) -> Option<&Addr<WorkerMsg>> {
+        let index = self.by_agent.get(agent)?;
+        self.entries[*index].worker.as_ref()
+    }
+
     /// Strikes the Worker of `agent`, for fault drills. `false`: there is none.
     pub(super) fn crash_worker(&self, agent: &str, drill: Drill) -> bool {
-        let worker = self
-            .by_agent
-            .get(agent)
-            .and_then(|index| self.entries[*index].worker.as_ref());
-        worker
-            .inspect(|worker| drill.hit(worker, WorkerMsg::Crash, WorkerMsg::Hang))
+        self.worker(agent)
+            .inspect(|worker| drill.hit(worker, WorkerMsg::Crash, WorkerMsg::Hold))
             .is_some()
     }
 }

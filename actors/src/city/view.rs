@@ -8,12 +8,22 @@ use tokio::time::Instant;
 
 use super::slots::Entry;
 use super::{CityState, Stage};
+use crate::mailbox::Addr;
 use crate::model::{AgentState, CityMode, CityStatus, CityView, InstanceView, PoolView};
 use crate::policy::{Phase, Want};
-use crate::tree::{Kind, Node};
+use crate::tree::{Kind, Node, Past};
 
 impl CityState {
     pub(super) fn view(&self) -> CityView {
+        let now = self.now();
+        let slots = self.slots.all().iter();
+        CityView {
+            instances: slots.map(|entry| self.instance(entry, now)).collect(),
+            ..self.view_without_agents()
+        }
+    }
+
+    pub(super) fn view_without_agents(&self) -> CityView {
         let now = self.now();
         let degraded = self.args.ports.sessions.degraded(None);
         CityView {
@@ -32,12 +42,7 @@ impl CityState {
             last_tick_ms: self.last_tick.map(|(_, took)| millis(took)),
             ticks_missed: self.gate.missed(),
             config: self.config.view(&self.args.spec.revision),
-            instances: self
-                .slots
-                .all()
-                .iter()
-                .map(|entry| self.instance(entry, now))
-                .collect(),
+            instances: Vec::new(),
             foreign_sessions: self.foreign.clone(),
             degraded: self.blind.iter().cloned().chain(self.late()).collect(),
         }
@@ -51,7 +56,7 @@ impl CityState {
         ))
     }
 
-    fn instance(&self, entry: &Entry, now: Instant) -> InstanceView {
+    pub(super) fn instance(&self, entry: &Entry, now: Instant) -> InstanceView {
         let slot = &entry.slot;
         let name = slot.spec.name.as_str();
         let run = slot.run.as_ref();
@@ -101,7 +106,7 @@ impl CityState {
         }
     }
 
-    fn pool_view(&self, entry: &Entry) -> Option<PoolView> {
+    pub(super) fn pool_view(&self, entry: &Entry) -> Option<PoolView> {
         let spec = &entry.slot.spec;
         let pool = spec.pool.as_ref().filter(|_| spec.pool_slot.is_some())?;
         Some(PoolView {
@@ -209,6 +214,16 @@ impl CityState {
         workers.sort_by(|a, b| a.name.cmp(&b.name));
         node.children.extend(workers);
         node
+    }
+
+    /// What a child handled of late; nothing of a slot without a Worker.
+    pub(super) fn past(&self, child: &str) -> Vec<Past> {
+        let tracker = self.tracker.as_ref().filter(|_| child == "tracker");
+        let gauge = match tracker {
+            Some(tracker) => Some(tracker.gauge()),
+            None => self.slots.worker(child).map(Addr::gauge),
+        };
+        gauge.map(|gauge| gauge.past()).unwrap_or_default()
     }
 
     fn worker_node(&self, city: &str, entry: &Entry, now: Instant) -> Node {

@@ -85,8 +85,8 @@ pub(crate) enum MachineMsg {
     },
     /// Panic, for fault drills.
     Crash,
-    /// Handle no further message, for fault drills.
-    Hang,
+    /// Handle nothing else for so long, for fault drills.
+    Hold(Duration),
 }
 
 impl MachineMsg {
@@ -108,7 +108,7 @@ impl MachineMsg {
             Self::Slow { .. } => "Slow",
             Self::PendingName { .. } => "PendingName",
             Self::Crash => "Crash",
-            Self::Hang => "Hang",
+            Self::Hold(_) => "Hold",
         }
     }
 }

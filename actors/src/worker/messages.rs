@@ -1,6 +1,7 @@
 //! What a Worker can be told.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::run::{Grace, InVain};
 use crate::model::{Began, ExitStatus, RunToken, StopReason};
@@ -45,8 +46,8 @@ pub(crate) enum WorkerMsg {
     LiveApplied { update: bool, warnings: Vec<String> },
     /// Panic, for fault drills.
     Crash,
-    /// Handle no further message, for fault drills.
-    Hang,
+    /// Handle nothing else for so long, for fault drills.
+    Hold(Duration),
 }
 
 impl WorkerMsg {
@@ -67,7 +68,7 @@ impl WorkerMsg {
             Self::ApplyLive { .. } => "ApplyLive",
             Self::LiveApplied { .. } => "LiveApplied",
             Self::Crash => "Crash",
-            Self::Hang => "Hang",
+            Self::Hold(_) => "Hold",
         }
     }
 }

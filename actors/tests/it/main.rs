@@ -19,6 +19,7 @@ mod patrol;
 mod pools;
 mod quarantine;
 mod races;
+mod readouts;
 mod ready;
 mod reasons;
 mod reload;

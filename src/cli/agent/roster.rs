@@ -53,6 +53,14 @@ pub(crate) fn live_sessions(context: &Context) -> CliResult<usize> {
     Ok(roster.agents.iter().filter(|agent| agent.running).count())
 }
 
+/// The agents of a city that nobody runs: those configured, and whatever still lives.
+///
+/// # Errors
+/// If the config has errors and nothing lives, or sessions cannot be listed.
+pub(in crate::cli) fn left(context: &Context, root: &Path) -> CliResult<Vec<InstanceView>> {
+    Ok(Roster::from_files(context, root.to_owned())?.agents)
+}
+
 impl Roster {
     /// Asks about the city the command is in.
     ///

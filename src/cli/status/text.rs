@@ -4,30 +4,18 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use gascity_actors::age;
-use serde::Serialize;
 
 use crate::cli::values::table;
+use crate::control::detail::Controller;
 use crate::model::{
     AgentState, CityInfo, CityMode, CityStatus, CityView, ConfigState, ConfigView, InstanceView,
 };
-
-/// Who runs a city.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct Controller {
-    /// Somebody does.
-    pub(in crate::cli) running: bool,
-    /// Its process id, as far as known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::cli) pid: Option<u32>,
-    /// `supervisor` or `standalone`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::cli) mode: Option<String>,
-}
 
 /// The whole page.
 pub(in crate::cli) fn city(
     info: &CityInfo,
     view: Option<&CityView>,
+    instances: &[InstanceView],
     controller: &Controller,
     now: DateTime<Utc>,
 ) -> String {
@@ -38,6 +26,7 @@ pub(in crate::cli) fn city(
         line("Status", status_line(info, now));
     }
     let Some(view) = view else {
+        agents(&mut page, instances, now);
         return page;
     };
     line("Mode", mode_line(view));
@@ -58,14 +47,20 @@ pub(in crate::cli) fn city(
     }
     if view.instances.is_empty() {
         line("Agents", "none".to_owned());
-        return page;
     }
-    line("Agents", agent_counts(&view.instances));
-    let rows: Vec<Vec<String>> = view.instances.iter().map(|i| row(i, now)).collect();
+    agents(&mut page, instances, now);
+    page
+}
+
+fn agents(page: &mut String, instances: &[InstanceView], now: DateTime<Utc>) {
+    if instances.is_empty() {
+        return;
+    }
+    page.push_str(&format!("  Agents      {}\n", agent_counts(instances)));
+    let rows: Vec<Vec<String>> = instances.iter().map(|i| row(i, now)).collect();
     for row in table(&["NAME", "STATE", "UP", "RESTARTS", "NOTE"], &rows).lines() {
         page.push_str(&format!("    {row}\n"));
     }
-    page
 }
 
 fn controller_line(controller: &Controller, view: Option<&CityView>, now: DateTime<Utc>) -> String {
@@ -275,7 +270,13 @@ mod tests {
         let mut three = instance("worker-3", "suspended");
         three.max_restarts = 0;
         let view = view(vec![two, one, three]);
-        let page = city(&info("running"), Some(&view), &supervisor(), now());
+        let page = city(
+            &info("running"),
+            Some(&view),
+            &view.instances,
+            &supervisor(),
+            now(),
+        );
         let expected = "\
 bright-lights  /home/user/bright-lights
   Controller  supervisor (pid 4021), up 2d4h, last tick 12s ago (41ms)
@@ -296,7 +297,7 @@ bright-lights  /home/user/bright-lights
         let mut info = info("init_failed");
         info.error = Some("no such provider".into());
         info.next_retry_at = Some("2026-03-18T13:51:18Z".parse().unwrap());
-        let page = city(&info, None, &supervisor(), now());
+        let page = city(&info, None, &[], &supervisor(), now());
         let expected = "\
 bright-lights  /home/user/bright-lights
   Controller  supervisor (pid 4021)
@@ -312,7 +313,7 @@ bright-lights  /home/user/bright-lights
             pid: None,
             mode: None,
         };
-        let page = city(&info("stopped"), None, &nobody, now());
+        let page = city(&info("stopped"), None, &[], &nobody, now());
         assert!(page.ends_with("\n  Controller  not running\n"), "{page}");
         assert_eq!(json!(nobody), json!({"running": false}));
     }
@@ -328,7 +329,13 @@ bright-lights  /home/user/bright-lights
             message: "unknown key".into(),
             ..Default::default()
         }];
-        let page = city(&info("running"), Some(&view), &supervisor(), now());
+        let page = city(
+            &info("running"),
+            Some(&view),
+            &view.instances,
+            &supervisor(),
+            now(),
+        );
         assert!(page.contains("has errors"), "{page}");
         assert!(page.contains("city.toml:3:5: unknown key"), "{page}");
         assert!(page.contains("Agents      none"), "{page}");

@@ -1,31 +1,49 @@
 //! Lines out and in, with deadlines.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::ClientError;
-use crate::control::wire::{Code, Request, WireError};
+use crate::control::wire::{self, Code, Request, WireError};
 
 /// Longest answer that is taken; a server that sends more is broken.
 const ANSWER_MAX: usize = 256 << 20;
 
-/// One parsed line.
+/// One line, with as much of it read as is needed.
 pub(super) enum Answer {
-    Result(Value),
+    Result(Raw),
     Item(Value),
     Done,
 }
 
+/// A result as the text it came in.
+#[derive(Debug)]
+pub struct Raw {
+    line: String,
+    range: Range<usize>,
+}
+
+impl Raw {
+    /// JSON.
+    #[must_use]
+    pub fn get(&self) -> &str {
+        &self.line[self.range.clone()]
+    }
+}
+
 #[derive(Deserialize)]
-struct AnswerLine {
+struct AnswerLine<'a> {
     #[serde(default)]
     id: Value,
     ok: bool,
-    result: Option<Value>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
     item: Option<Value>,
     #[serde(default)]
     done: bool,
@@ -39,6 +57,8 @@ pub(super) struct Exchange {
     buffer: Vec<u8>,
     last_id: u64,
     heard: bool,
+    /// How long a read may take at most.
+    read_limit: Option<Duration>,
 }
 
 impl Exchange {
@@ -48,6 +68,7 @@ impl Exchange {
             buffer: Vec::new(),
             last_id: 0,
             heard: false,
+            read_limit: None,
         }
     }
 
@@ -97,8 +118,15 @@ impl Exchange {
             let busy = WireError::new(Code::Busy, "supervisor is busy: too many connections");
             return Err(busy.into());
         }
-        let answer: AnswerLine =
-            serde_json::from_slice(&line).map_err(|e| ClientError::Protocol(e.to_string()))?;
+        let line = String::from_utf8(line).map_err(|e| ClientError::Protocol(e.to_string()))?;
+        // The form that our own server writes need not be looked through, however long it is.
+        let (before, behind) = wire::around_result(&id.into());
+        if line.starts_with(&before) && line.ends_with(behind.trim_end()) {
+            let range = before.len()..line.len() - behind.trim_end().len();
+            return Ok(Answer::Result(Raw { line, range }));
+        }
+        let answer: AnswerLine<'_> =
+            serde_json::from_str(&line).map_err(|e| ClientError::Protocol(e.to_string()))?;
         if let (false, Some(error)) = (answer.ok, answer.error) {
             return Err(error.into());
         }
@@ -107,7 +135,11 @@ impl Exchange {
             return Err(ClientError::Protocol(text));
         }
         match (answer.result, answer.item) {
-            (Some(result), _) => Ok(Answer::Result(result)),
+            (Some(result), _) => {
+                let begin = result.get().as_ptr() as usize - line.as_ptr() as usize;
+                let range = begin..begin + result.get().len();
+                Ok(Answer::Result(Raw { line, range }))
+            }
             (None, Some(item)) => Ok(Answer::Item(item)),
             (None, None) if answer.done => Ok(Answer::Done),
             (None, None) => Err(ClientError::Protocol("neither result nor item".to_owned())),
@@ -119,7 +151,7 @@ impl Exchange {
         let mut searched = 0;
         loop {
             let unseen = &self.buffer[searched..];
-            if let Some(at) = unseen.iter().position(|b| *b == b'\n') {
+            if let Some(at) = memchr::memchr(b'\n', unseen) {
                 let rest = self.buffer.split_off(searched + at + 1);
                 let mut line = std::mem::replace(&mut self.buffer, rest);
                 line.pop();
@@ -138,13 +170,18 @@ impl Exchange {
         if left == Some(Duration::ZERO) {
             return Err(ClientError::NoAnswer);
         }
-        self.stream.set_read_timeout(left)?;
-        let mut chunk = [0; 16 * 1024];
-        match self.stream.read(&mut chunk) {
+        self.limit_reads(left)?;
+        let begin = self.buffer.len();
+        // Small at first: most answers are.
+        self.buffer
+            .resize(begin + begin.clamp(4 << 10, 512 << 10), 0);
+        let result = self.stream.read(&mut self.buffer[begin..]);
+        let count = result.as_ref().map_or(0, |count| *count);
+        self.buffer.truncate(begin + count);
+        match result {
             Ok(0) => Err(self.hung_up()),
-            Ok(count) => {
+            Ok(_) => {
                 self.heard = true;
-                self.buffer.extend_from_slice(&chunk[..count]);
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -152,6 +189,21 @@ impl Exchange {
             Err(e) if is_timeout(&e) => Err(ClientError::NoAnswer),
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Has reads end after `left`. Nothing is said anew for a difference that nobody notices.
+    fn limit_reads(&mut self, left: Option<Duration>) -> io::Result<()> {
+        let near = |a: Duration, b: Duration| a.abs_diff(b) < Duration::from_millis(50);
+        let same = match (self.read_limit, left) {
+            (Some(set), Some(left)) => near(set, left),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.stream.set_read_timeout(left)?;
+            self.read_limit = left;
+        }
+        Ok(())
     }
 
     /// Closed without a single byte means that we were turned away.

@@ -1,5 +1,6 @@
 //! One client: requests in sequence, one at a time, until it leaves or breaks a rule.
 
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,11 +117,13 @@ impl Connection {
         self.send(&answer).await
     }
 
-    /// No word asks for a stream.
+    /// No word asks for a stream or for a large result.
     async fn single(&mut self, request: Request) -> Result<Value, WireError> {
         match self.call(request.op, request.params).await? {
             Reply::One(value) => Ok(value),
-            Reply::Stream(_) => Err(WireError::new(Code::Internal, "unexpected stream")),
+            Reply::Text(_) | Reply::Stream(_) => {
+                Err(WireError::new(Code::Internal, "no answer to a word"))
+            }
         }
     }
 
@@ -159,6 +162,13 @@ impl Connection {
         let id = request.id;
         match self.call(request.op, request.params).await {
             Ok(Reply::One(value)) => self.send(&wire::answer(&id, &Ok(value))).await,
+            Ok(Reply::Text(pieces)) => {
+                let (before, behind) = wire::around_result(&id);
+                let mut all = vec![before.as_str()];
+                all.extend(pieces.iter().map(String::as_str));
+                all.push(behind);
+                self.send_all(&all).await
+            }
             Ok(Reply::Stream(items)) => self.stream(&id, items).await,
             Err(error) => self.send(&wire::answer(&id, &Err(error))).await,
         }
@@ -227,6 +237,27 @@ impl Connection {
         };
         poll(&mut fds, Some(&at_once)).is_ok()
             && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Sends pieces as one line, without putting them together first.
+    async fn send_all(&mut self, pieces: &[&str]) -> Result<(), Closed> {
+        let mut slices: Vec<IoSlice<'_>> =
+            pieces.iter().map(|p| IoSlice::new(p.as_bytes())).collect();
+        let mut left = slices.as_mut_slice();
+        let output = &mut self.output;
+        let write = async {
+            while !left.is_empty() {
+                match output.write_vectored(left).await? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    written => IoSlice::advance_slices(&mut left, written),
+                }
+            }
+            io::Result::Ok(())
+        };
+        match timeout(self.limits.write, write).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Closed::Gone),
+        }
     }
 
     async fn send(&mut self, line: &str) -> Result<(), Closed> {

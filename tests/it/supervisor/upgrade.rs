@@ -75,6 +75,33 @@ fn twenty_agents_do_not_notice_an_upgrade() {
     assert_eq!(place.processes(), [0_i32; 0]);
 }
 
+// S18
+#[test]
+fn agents_in_tmux_and_plain_ones_live_through_an_upgrade() {
+    let Some(town) = crate::tmux::town::Town::new() else {
+        return;
+    };
+    let place = &town.place;
+    let screens = town.up(&format!("{QUIET}{}{}", sleeper("a"), sleeper("b")));
+    let plain = "[session]\nprovider = \"subprocess\"\n";
+    let plain = place.city("plain", &format!("{QUIET}{plain}{}", sleeper("c")));
+    place.gc(&plain, &["start"]).ok();
+    let agents = [(&screens, "a"), (&screens, "b"), (&plain, "c")];
+    let pids = || agents.map(|(city, agent)| place.pid(city, agent));
+    let (before, supervisor) = (pids(), place.supervisor_pid());
+    assert!(before.iter().all(Option::is_some));
+    place.gc(&plain, &["supervisor", "upgrade"]).ok();
+    assert_eq!(place.supervisor_pid(), supervisor);
+    assert_eq!(pids(), before);
+    for (city, agent) in agents {
+        assert_eq!(count(city, "agent.started", agent), 1);
+        assert_eq!(count(city, "agent.adopted", agent), 1);
+        assert_eq!(count(city, "agent.stopped", agent), 0);
+        assert_eq!(count(city, "agent.crashed", agent), 0);
+    }
+    place.gc(&plain, &["supervisor", "stop"]).ok();
+}
+
 #[test]
 fn an_agent_killed_while_the_program_changes_is_restarted_and_leaves_no_zombie() {
     let place = Place::new();
