@@ -38,6 +38,7 @@ mod start;
 mod status;
 mod stop;
 mod supervisor;
+mod top;
 mod values;
 mod version;
 
@@ -104,6 +105,8 @@ enum Command {
     Pack(pack::PackArgs),
     /// Show the supervision tree
     Actors(actors::ActorsArgs),
+    /// Watch agents, actors and events as they change
+    Top(top::TopArgs),
     /// Show what happened in a city
     Events(events::EventsArgs),
     /// Put an event of your own into a city's log
@@ -159,6 +162,7 @@ impl Command {
             Self::Config(args) => args.run(context),
             Self::Pack(args) => args.run(context),
             Self::Actors(args) => args.run(context),
+            Self::Top(args) => args.run(context),
             Self::Events(args) => args.run(context),
             Self::Cities(args) => args.run(context),
             Self::Register(args) => args.run(context),
@@ -373,6 +377,10 @@ mod tests {
             "help supervisor stop",
             "actors tree pat --problems --watch --interval 2s",
             "actors crash a/b",
+            "actors show a/b",
+            "actors flood a/b --messages 5 --held 1s",
+            "top --all --interval 5s",
+            "top --once --width 80 --height 24",
             "status -q -vv -y --no-input --no-color --color never",
         ] {
             assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());

@@ -13,7 +13,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Its agents", &["agent", "rig"]),
     ("Its config", &["config", "pack"]),
-    ("Look inside", &["actors", "events", "event", "doctor"]),
+    (
+        "Look inside",
+        &["top", "actors", "events", "event", "doctor"],
+    ),
     (
         "This machine",
         &["cities", "register", "unregister", "supervisor"],

@@ -20,6 +20,8 @@ const LIFE: &[(&[&str], &str)] = &[
     (&["reload"], "revision"),
     (&["cities"], "items"),
     (&["actors", "tree"], "root"),
+    (&["actors", "show", "machine"], "messages"),
+    (&["top", "--once"], "lines"),
     (&["events", "-n", "1"], "seq"),
     (&["events", "--seq"], "seq"),
     (&["supervisor", "status"], "pid"),

@@ -25,5 +25,6 @@ mod supervisor;
 mod terminal;
 mod tidy;
 mod tmux;
+mod top;
 mod util;
 mod version;
