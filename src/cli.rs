@@ -6,6 +6,8 @@
 
 mod actors;
 mod agent;
+mod branch;
+mod changes;
 mod cities;
 mod city_name;
 mod completion;
@@ -205,8 +207,7 @@ pub fn run() -> ExitCode {
 }
 
 fn run_args(args: &[OsString]) -> u8 {
-    let mut command = tree();
-    let matches = match command.try_get_matches_from_mut(args) {
+    let matches = match branch::matches(args).map_or_else(|| whole(args), Ok) {
         Ok(matches) => matches,
         Err(error) => return usage(&error, asks_for_json(args)),
     };
@@ -215,7 +216,7 @@ fn run_args(args: &[OsString]) -> u8 {
         Err(error) => return usage(&error, asks_for_json(args)),
     };
     let Some(asked) = cli.command else {
-        let _ = command.print_help(); // a closed pipe has had enough
+        let _ = tree().print_help(); // a closed pipe has had enough
         return 0;
     };
     let json = cli.globals.json;
@@ -230,6 +231,11 @@ fn run_args(args: &[OsString]) -> u8 {
             complain(&error, &name(&matches), json);
             error.code.exit()
         })
+}
+
+/// What the arguments mean to the whole command line.
+fn whole(args: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    tree().try_get_matches_from(args)
 }
 
 /// The command as typed: `supervisor stop`.
@@ -346,7 +352,7 @@ mod tests {
             "agent restart a b 'c*' --no-wait",
             "agent restart --all -y",
             "agent unquarantine a",
-            "agent kill a b -y",
+            "agent kill a b -y --reason stuck",
             "agent drain a --timeout 5m",
             "agent undrain a",
             "agent drain-check",
@@ -354,7 +360,7 @@ mod tests {
             "agent request-restart --no-block",
             "agent suspend a --reason why",
             "agent resume --all",
-            "agent peek a -n 5 --log",
+            "agent peek a -n 5 --log -f",
             "agent logs a -n 5 -f",
             "agent logs a --crash",
             "agent logs a --crash 2",
@@ -374,6 +380,7 @@ mod tests {
             "events --type agent.* --type x --subject s --actor a --after 3 -n 5 -f",
             "events --watch --timeout 1s",
             "events --seq",
+            "events --all --after a:1,b:2 -f",
             "help supervisor stop",
             "actors tree pat --problems --watch --interval 2s",
             "actors crash a/b",

@@ -90,6 +90,11 @@ pub(crate) struct CityArgs {
 #[error("{0}")]
 pub(crate) struct InitFailed(pub(crate) String);
 
+/// The city gives up. What ends it without one of these types is a panic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct GaveUp(pub(crate) String);
+
 /// Where the city stands.
 #[derive(Debug)]
 enum Stage {
@@ -417,7 +422,8 @@ impl CityState {
         self.tracker_failures.push(now);
         tracing::error!(city = %self.args.spec.name, error, "tracker lost");
         if self.tracker_failures.len() > CHILD_FAILURES {
-            return Err(format!("tracker failed too often: {error}").into());
+            let error = format!("tracker failed too often: {error}");
+            return Err(Box::new(GaveUp(error)));
         }
         self.spawn_tracker().await
     }

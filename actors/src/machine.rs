@@ -25,7 +25,7 @@ use self::record::Record;
 pub use self::record::stop_sessions;
 pub(crate) use self::settings::MachineArgs;
 pub use self::settings::{MachinePorts, MachineSettings};
-use crate::city::{CityMsg, CityState, StopMode};
+use crate::city::{CityMsg, CityState, GaveUp, StopMode};
 use crate::mailbox::{Addr, Timer};
 use crate::model::{EventDraft, StopSummary};
 
@@ -142,7 +142,7 @@ impl Actor for MachineSupervisor {
                     st.on_city_ended(cell.get_id());
                 } else {
                     let reason = reason.unwrap_or_else(|| "ended unasked".into());
-                    st.on_city_failed(cell.get_id(), reason.into());
+                    st.on_city_failed(cell.get_id(), Box::new(GaveUp(reason)));
                 }
             }
             _ => return Ok(()),

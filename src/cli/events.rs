@@ -1,4 +1,6 @@
-//! `gc events`: what happened in a city.
+//! `gc events`: what happened in a city, or in all of them.
+
+mod sources;
 
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use crate::config::duration;
 use crate::control::home::CityDir;
 use crate::events::EventLog;
 use crate::model::Event;
+use sources::{After, Sources, Told};
 
 /// How many events are shown unless told otherwise.
 const TAIL: usize = 50;
@@ -22,14 +25,17 @@ const TAIL: usize = 50;
 /// Arguments of `gc events`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  gc events -f\n  gc events --type 'agent.*' --subject hello/worker-1 -n 10\n  gc events --watch --type agent.crashed --timeout 1m"
+    after_help = "Examples:\n  gc events -f\n  gc events --type 'agent.*' --subject hello/worker-1 -n 10\n  gc events --watch --type agent.crashed --timeout 1m\n  gc events --all -f"
 )]
 pub(super) struct EventsArgs {
     #[command(flatten)]
     filter: Filter,
-    /// Only events after this number
+    /// Of all cities and of the machine itself
+    #[arg(long)]
+    all: bool,
+    /// Only events after this number; with --all after that of each city, e.g. a:12,b:7
     #[arg(long, value_name = "SEQ")]
-    after: Option<u64>,
+    after: Option<After>,
     /// How many to show [default: 50; all with --after]
     #[arg(short = 'n', long = "limit", value_name = "N")]
     limit: Option<usize>,
@@ -99,98 +105,164 @@ impl EventsArgs {
     /// # Errors
     /// If the log cannot be read.
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
-        let root = context.existing_city(None, Access::Read)?;
-        let log = EventLog::new(CityDir::new(&root).state_dir());
-        if self.seq {
-            let seq = log.last_seq()?;
-            match context.out.json {
-                true => context.out.document(&json!({"seq": seq}))?,
-                false => context.out.line(seq.to_string())?,
+        let sources = match self.all {
+            true => Sources::of_machine(context)?,
+            false => {
+                let root = context.existing_city(None, Access::Read)?;
+                // The log outlives a config that cannot be read.
+                let city = city_name(&root).map_or_else(|_| String::new(), |name| name.to_string());
+                Sources::one(city, EventLog::new(CityDir::new(&root).state_dir()))
             }
-            return Ok(0);
+        };
+        if self.seq {
+            return print_newest(context, &sources);
         }
-        // The log outlives a config that cannot be read.
-        let city = city_name(&root).map_or_else(|_| String::new(), |name| name.to_string());
-        let printer = Printer { context, city };
+        let after = self.after.as_ref();
+        let after = after.map(|after| sources.places(after)).transpose()?;
         if self.watch {
-            return self.watch(&log, &printer);
+            let places = match after {
+                Some(after) => after,
+                None => sources.newest()?,
+            };
+            return self.watch(context, sources, places);
         }
-        let (events, seen) = self.select(&log)?;
+        let (events, places) = self.select_all(&sources, after.as_deref())?;
         if events.is_empty() && !self.follow {
             context.out.note("no events");
         }
+        let mut printer = Printer {
+            context,
+            places: match &after {
+                Some(after) => after.clone(),
+                None => behind(&events, &places),
+            },
+            sources,
+        };
         if !self.follow && !context.out.json && !events.is_empty() {
-            let rows: Vec<String> = events.iter().map(row).collect();
+            let rows: Vec<String> = events.iter().map(|told| printer.row(told)).collect();
             context.page(&rows.join("\n"))?;
             return Ok(0);
         }
-        for event in &events {
-            printer.print(event)?;
+        for told in &events {
+            printer.print(told)?;
         }
         if self.follow {
-            block_on(self.follow(&log, seen, &printer))??;
+            printer.places.clone_from(&places);
+            block_on(self.follow(printer))??;
         }
         Ok(0)
     }
 
+    /// The events of all logs by their time, and the place in each up to which it was looked at.
+    fn select_all(
+        &self,
+        sources: &Sources,
+        after: Option<&[u64]>,
+    ) -> CliResult<(Vec<Told>, Vec<u64>)> {
+        let (mut all, mut places) = (Vec::new(), Vec::new());
+        for (index, source) in sources.all.iter().enumerate() {
+            let (events, seen) = self.select(&source.log, after.map(|after| after[index]))?;
+            all.extend(events.into_iter().map(|event| (index, event)));
+            places.push(seen);
+        }
+        if sources.several {
+            all.sort_by_key(|(_, event)| event.ts);
+            self.limit_to(&mut all, after.is_some());
+        }
+        Ok((all, places))
+    }
+
+    fn limit_to<T>(&self, events: &mut Vec<T>, after: bool) {
+        match (after, self.limit) {
+            // After a known event the next ones are asked for, otherwise the newest.
+            (true, Some(limit)) if !self.follow => events.truncate(limit),
+            (true, _) => {}
+            (false, _) => {
+                let limit = self.limit.unwrap_or(TAIL);
+                drop(events.drain(..events.len().saturating_sub(limit)));
+            }
+        }
+    }
+
     /// The events that are there and meant, and the number up to which they were looked at.
-    fn select(&self, log: &EventLog) -> CliResult<(Vec<Event>, u64)> {
+    fn select(&self, log: &EventLog, after: Option<u64>) -> CliResult<(Vec<Event>, u64)> {
         let limit = self.limit.unwrap_or(TAIL);
-        let mut events = match self.after {
+        let mut events = match after {
             Some(after) => log.read_after(after, usize::MAX)?.events,
             None if self.filter.wants_all() => log.last(limit.max(1))?.events,
             None => log.last(usize::MAX)?.events,
         };
         let seen = events.last().map(|event| event.seq);
-        let seen = seen.or(self.after).unwrap_or_default();
+        let seen = seen.or(after).unwrap_or_default();
         events.retain(|event| self.filter.wants(event));
-        match (self.after, self.limit) {
-            // After a known event the next ones are asked for, otherwise the newest.
-            (Some(_), Some(limit)) if !self.follow => events.truncate(limit),
-            (Some(_), _) => {}
-            (None, _) => drop(events.drain(..events.len().saturating_sub(limit))),
-        }
+        self.limit_to(&mut events, after.is_some());
         Ok((events, seen))
     }
 
-    async fn follow(&self, log: &EventLog, after: u64, printer: &Printer<'_>) -> CliResult {
-        let mut follower = log.follow(after)?;
-        loop {
-            for event in follower.next().await? {
-                if self.filter.wants(&event) {
-                    printer.print(&event)?;
+    async fn follow(&self, mut printer: Printer<'_>) -> CliResult {
+        let mut news = printer.sources.follow(&printer.places)?;
+        while let Some(events) = news.recv().await {
+            for told in events? {
+                if self.filter.wants(&told.1) {
+                    printer.print(&told)?;
+                } else {
+                    printer.pass(&told);
                 }
             }
         }
+        Ok(())
     }
 
-    fn watch(&self, log: &EventLog, printer: &Printer<'_>) -> CliResult<u8> {
-        let after = match self.after {
-            Some(after) => after,
-            None => log.last_seq()?,
-        };
+    fn watch(&self, context: &Context, sources: Sources, places: Vec<u64>) -> CliResult<u8> {
         let first = async {
-            let mut follower = log.follow(after)?;
-            loop {
-                let events = follower.next().await?;
-                let hit = events.into_iter().find(|event| self.filter.wants(event));
-                if let Some(event) = hit {
-                    return Ok::<_, CliError>(event);
+            let mut news = sources.follow(&places)?;
+            while let Some(events) = news.recv().await {
+                let hit = events?.into_iter().find(|told| self.filter.wants(&told.1));
+                if let Some(told) = hit {
+                    return Ok(told);
                 }
             }
+            Err(CliError::new(Code::Failed, "the log cannot be followed"))
         };
         match block_on(async { tokio::time::timeout(self.timeout, first).await })? {
-            Ok(event) => {
-                printer.print(&event?)?;
+            Ok(told) => {
+                let told = told?;
+                let mut printer = Printer {
+                    context,
+                    sources,
+                    places,
+                };
+                printer.print(&told)?;
                 Ok(0)
             }
             Err(_) => {
                 let limit = seconds(self.timeout);
-                printer.context.out.note(format!("no event within {limit}"));
+                context.out.note(format!("no event within {limit}"));
                 Ok(1)
             }
         }
     }
+}
+
+fn print_newest(context: &Context, sources: &Sources) -> CliResult<u8> {
+    let newest = sources.newest()?;
+    let cursor = sources.cursor(&newest);
+    match (sources.several, newest.first()) {
+        (false, Some(seq)) if context.out.json => context.out.document(&json!({"seq": seq}))?,
+        (false, Some(seq)) => context.out.line(seq.to_string())?,
+        _ if context.out.json => context.out.document(&json!({"cursor": cursor}))?,
+        _ => context.out.line(cursor)?,
+    }
+    Ok(0)
+}
+
+/// The place in each log just before the first of these events; where there is none, the end.
+fn behind(events: &[Told], ends: &[u64]) -> Vec<u64> {
+    let place = |(index, end): (usize, &u64)| {
+        let first = events.iter().find(|(source, _)| *source == index);
+        first.map_or(*end, |(_, event)| event.seq.saturating_sub(1))
+    };
+    ends.iter().enumerate().map(place).collect()
 }
 
 /// `key=value`, as `--payload-match` takes it.
@@ -212,20 +284,39 @@ fn has(event: &Event, key: &str, wanted: &str) -> bool {
 
 struct Printer<'a> {
     context: &'a Context,
-    city: String,
+    sources: Sources,
+    /// How far each log was told.
+    places: Vec<u64>,
 }
 
 impl Printer<'_> {
-    fn print(&self, event: &Event) -> CliResult {
+    fn print(&mut self, told: &Told) -> CliResult {
+        self.pass(told);
         let out = self.context.out;
         if !out.json {
-            return out.line(row(event));
+            return out.line(self.row(told));
         }
+        let (index, event) = told;
         let mut line = json!(event);
-        if !self.city.is_empty() {
-            line["city"] = json!(self.city);
+        let city = &self.sources.all[*index].name;
+        if !city.is_empty() {
+            line["city"] = json!(city);
+        }
+        if self.sources.several {
+            line["cursor"] = json!(self.sources.cursor(&self.places));
         }
         out.document(&line)
+    }
+
+    fn pass(&mut self, (index, event): &Told) {
+        self.places[*index] = event.seq;
+    }
+
+    fn row(&self, (index, event): &Told) -> String {
+        match self.sources.several {
+            true => format!("{:<14}  {}", self.sources.all[*index].name, row(event)),
+            false => row(event),
+        }
     }
 }
 
@@ -303,7 +394,11 @@ mod tests {
         ];
         let lines = events.map(|event| serde_json::to_string(&event).unwrap() + "\n");
         std::fs::write(dir.path().join("events.jsonl"), lines.concat()).unwrap();
-        let (events, seen) = args(words).select(&EventLog::new(dir.path())).unwrap();
+        let args = args(words);
+        let sources = Sources::one(String::new(), EventLog::new(dir.path()));
+        let after = args.after.as_ref();
+        let after = after.map(|after| sources.places(after).unwrap()[0]);
+        let (events, seen) = args.select(&sources.all[0].log, after).unwrap();
         (events.iter().map(|event| event.seq).collect(), seen)
     }
 

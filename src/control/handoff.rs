@@ -11,8 +11,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -21,6 +21,8 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use super::files;
+use crate::model::ExitStatus;
+use crate::shell::Program;
 
 /// The hidden flag that makes a supervisor take over.
 pub const FLAG: &str = "--handoff";
@@ -48,30 +50,25 @@ pub struct Handoff {
 ///
 /// # Errors
 /// If it cannot be run, is not done in time, or is something else.
-pub fn version_of(exe: &Path) -> io::Result<String> {
-    let mut child = Command::new(exe)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let deadline = Instant::now() + VERSION_LIMIT;
-    // A line fits into the pipe, so it need not be read before the end.
-    while child.try_wait()?.is_none() {
-        if Instant::now() >= deadline {
-            let _ = child.kill(); // it may have ended just now
-            let _ = child.wait();
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "it does not say its version",
-            ));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let said = child.wait_with_output()?;
-    let text = String::from_utf8_lossy(&said.stdout);
-    match text.trim().strip_prefix("gc ") {
-        Some(version) if said.status.success() => Ok(version.to_owned()),
+pub async fn version_of(exe: &Path) -> io::Result<String> {
+    let program = Program {
+        path: exe.to_owned(),
+        words: vec![exe.into(), "--version".into()],
+        env: std::env::vars_os().collect(),
+        dir: std::env::current_dir()?,
+        input: Vec::new(),
+        output: 1024,
+        complaints: 0,
+        limit: VERSION_LIMIT,
+    };
+    let ended = program.run().await?;
+    let text = String::from_utf8_lossy(&ended.output);
+    match (ended.status, text.trim().strip_prefix("gc ")) {
+        (None, _) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "it does not say its version",
+        )),
+        (Some(ExitStatus::Code(0)), Some(version)) => Ok(version.to_owned()),
         _ => Err(io::Error::other("it is no gc")),
     }
 }

@@ -197,3 +197,64 @@ fn a_city_puts_its_log_away_as_its_config_says_also_after_an_edit() {
         "{seqs:?}"
     );
 }
+
+#[test]
+fn events_of_all_cities_come_by_time_and_go_on_from_a_cursor() {
+    let place = Place::new();
+    let one = place.city("one", &format!("{QUIET}{}", sleeper("a")));
+    let two = place.city("two", &format!("{QUIET}{}", sleeper("b")));
+    let none = place.gc(&one, &["events", "--all"]).fails(1);
+    assert!(none.err.ends_with("hint: gc start\n"), "{none:?}");
+    for city in [&one, &two] {
+        place.gc(city, &["start"]).ok();
+    }
+    let all = |args: &[&str]| {
+        let args = [&["events", "--all", "--json", "-n", "1000"][..], args].concat();
+        let said = place.gc(&two, &args).ok();
+        let lines = said
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        lines.collect::<Vec<Value>>()
+    };
+    let told = all(&[]);
+    let times: Vec<&str> = told
+        .iter()
+        .map(|event| event["ts"].as_str().unwrap())
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+    let of = |city: &str| told.iter().filter(|event| event["city"] == city).count();
+    assert_eq!(of("one"), events(&one).len());
+    assert_eq!(of("two"), events(&two).len());
+    assert!(of("_machine") > 0);
+    // Each line has the place to go on from: all that came after it, and nothing twice.
+    let (half, rest) = told.split_at(told.len() / 2);
+    let cursor = half.last().unwrap()["cursor"].as_str().unwrap();
+    let key = |event: &Value| (event["city"].to_string(), event["seq"].as_u64());
+    let after: Vec<_> = all(&["--after", cursor]).iter().map(key).collect();
+    assert_eq!(after, rest.iter().map(key).collect::<Vec<_>>());
+    let newest = place.gc(&one, &["events", "--all", "--seq"]).ok().out;
+    assert_eq!(newest.trim(), told.last().unwrap()["cursor"]);
+    place.gc(&one, &["events", "--after", cursor]).fails(2);
+    place
+        .gc(&one, &["events", "--all", "--after", "7"])
+        .fails(2);
+    // And those to come, of whichever city.
+    let args = [
+        "events",
+        "--all",
+        "--watch",
+        "--type",
+        "x.y",
+        "--timeout",
+        "60s",
+    ];
+    let mut watch = place.command(&one, &[&args[..], &["--after", newest.trim()]].concat());
+    let watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    place.gc(&two, &["event", "emit", "x.y"]).ok();
+    let said = watch.wait_with_output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&said.stdout).starts_with("two "),
+        "{said:?}"
+    );
+}

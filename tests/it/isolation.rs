@@ -118,6 +118,7 @@ fn a_city_that_panics_returns_with_growing_delay_and_its_agents_never_notice() {
                 .flatten()
         });
         assert_eq!(crashed["payload"]["restart_count"], crash);
+        assert_eq!(crashed["payload"]["panic"], true);
         let time = |value: &Value| {
             let text = value.as_str().unwrap();
             chrono::DateTime::parse_from_rfc3339(text).unwrap()

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use ractor::{ActorId, ActorProcessingErr};
+use ractor::{ActorId, ActorProcessingErr, SpawnErr};
 
 use super::{MachineMsg, MachineState};
-use crate::city::InitFailed;
+use crate::city::{GaveUp, InitFailed};
 use crate::model::{CitySpec, CityStatus, EventDraft, millis};
 use crate::policy::doubling;
 
@@ -123,7 +123,10 @@ impl MachineState {
         match error.downcast::<InitFailed>() {
             Ok(failed) => self.init_failed(&path, failed.0),
             Err(_) if stalled => self.come_back(&path),
-            Err(error) => self.crashed(&path, error.to_string()),
+            Err(error) => {
+                let typed = error.is::<GaveUp>() || error.is::<SpawnErr>();
+                self.crashed(&path, error.to_string(), !typed);
+            }
         }
         self.abandoned(&path);
         self.start_pending();
@@ -143,7 +146,7 @@ impl MachineState {
         self.retry_when_mended(path);
     }
 
-    pub(super) fn crashed(&mut self, path: &PathBuf, error: String) {
+    pub(super) fn crashed(&mut self, path: &PathBuf, error: String, panicked: bool) {
         let now = self.args.ports.clock.now();
         let Some(record) = self.cities.get_mut(path) else {
             return;
@@ -163,6 +166,7 @@ impl MachineState {
         let draft = EventDraft::new("city.crashed", &name)
             .message(error.clone())
             .with("error", error)
+            .with("panic", panicked)
             .with("restart_count", count)
             .maybe("next_retry_at", next.map(|at| millis::format(&at)));
         if let Some(journal) = city_log {

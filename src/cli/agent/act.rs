@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Deed;
+use super::hold::record_state;
 use super::offline::Offline;
 use super::roster::{Roster, Source};
 use crate::cli::context::{Context, read};
@@ -55,10 +56,15 @@ pub(super) struct UnquarantineArgs {
 
 /// Arguments of `gc agent kill`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  gc agent kill worker-1\n  gc agent kill 'hello/*' -y")]
+#[command(
+    after_help = "Examples:\n  gc agent kill worker-1\n  gc agent kill 'hello/*' -y --reason \"stuck in a loop\""
+)]
 pub(super) struct KillArgs {
     #[command(flatten)]
     names: Names,
+    /// Why; kept in the event log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 /// Arguments of `gc agent drain`.
@@ -107,7 +113,13 @@ impl UnquarantineArgs {
 
 impl KillArgs {
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
-        let said = |_: &InstanceView, _| "killed".to_owned();
+        let root = context.existing_city(None, Access::Change)?;
+        let said = |agent: &InstanceView, _| {
+            if let Some(reason) = &self.reason {
+                record_state(&root, &agent.qualified_name, "killed", Some(reason));
+            }
+            "killed".to_owned()
+        };
         act(context, &self.names, Deed::Kill, false, said)
     }
 }

@@ -241,17 +241,23 @@ fn note_down(root: &Path, name: &AgentName, reason: Option<&str>, suspended: boo
         (false, _) => record(root, "agent.resumed", name.as_str(), reason),
         // That it is suspended is told by whoever stops it.
         (true, None) => {}
-        (true, Some(_)) => record(root, "agent.state", name.as_str(), reason),
+        (true, Some(_)) => record_state(root, name, "suspended", reason),
     }
 }
 
 /// Best effort: an event that cannot be written does not undo the edit.
 fn record(root: &Path, kind: &str, subject: &str, reason: Option<&str>) {
-    let mut draft = EventDraft::new(kind, subject).maybe("reason", reason);
+    append(root, EventDraft::new(kind, subject).maybe("reason", reason));
+}
+
+/// What a person did to an agent, and why.
+pub(super) fn record_state(root: &Path, agent: &AgentName, state: &str, reason: Option<&str>) {
+    let draft = EventDraft::new("agent.state", agent.as_str());
+    append(root, draft.maybe("reason", reason).with("state", state));
+}
+
+fn append(root: &Path, mut draft: EventDraft) {
     draft.actor = "human".to_owned();
-    if kind == "agent.state" {
-        draft = draft.with("state", "suspended");
-    }
     match host::open_journal(&CityDir::new(root).state_dir()) {
         // Written by the time it is dropped.
         Ok(journal) => journal.append(draft),

@@ -21,13 +21,18 @@ use crate::sessions::{log_file, tail_across};
 
 /// Arguments of `gc agent peek`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  gc agent peek worker-1 --log\n  gc agent peek worker-1 -n 20")]
+#[command(
+    after_help = "Examples:\n  gc agent peek worker-1 --log\n  gc agent peek worker-1 -n 20 -f"
+)]
 pub(super) struct PeekArgs {
     /// The agent
     agent: String,
     /// How many lines
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 50)]
     lines: u32,
+    /// Go on with what comes, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
     /// What it printed, where there is no screen
     #[arg(long)]
     log: bool,
@@ -106,7 +111,12 @@ impl PeekArgs {
         let agent = roster.find(&self.agent)?.clone();
         let name = agent.qualified_name.as_str();
         match seen(context, &mut roster, &agent, self.lines, true) {
+            Ok(text) if self.follow => follow_screen(context, &mut roster, &agent, &text),
             Ok(text) => show(context, name, &text),
+            Err(error) if self.log && self.follow && is_without_screen(&error) => {
+                let log = log_file(&roster.root, &agent.session);
+                follow::follow(context, name, &log, self.lines)
+            }
             Err(error) if self.log && is_without_screen(&error) => {
                 let text = printed(context, &mut roster, &agent, self.lines)?;
                 show(context, name, &text)

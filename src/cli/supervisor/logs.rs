@@ -5,18 +5,16 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::cli::changes::Changes;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, CliResult, Code};
 use crate::cli::values::moment;
 
-/// How often a followed file is looked at.
-const PACE: Duration = Duration::from_millis(200);
 /// Levels, from the least to the most serious.
 const LEVELS: [&str; 5] = ["trace", "debug", "info", "warn", "error"];
 
@@ -109,13 +107,14 @@ impl LogsArgs {
         if !self.follow {
             return Ok(0);
         }
+        let changes = Changes::around(&log);
         loop {
             for line in growing.lines()? {
                 if filter.wants(&line) {
                     say(context, &line)?;
                 }
             }
-            std::thread::sleep(PACE);
+            changes.wait();
         }
     }
 }

@@ -174,7 +174,7 @@ impl Exchange {
         let begin = self.buffer.len();
         // Small at first: most answers are.
         self.buffer
-            .resize(begin + begin.clamp(4 << 10, 512 << 10), 0);
+            .resize(begin + begin.clamp(4 << 10, 64 << 10), 0);
         let result = self.stream.read(&mut self.buffer[begin..]);
         let count = result.as_ref().map_or(0, |count| *count);
         self.buffer.truncate(begin + count);

@@ -27,13 +27,9 @@ impl Ops {
             None => std::env::current_exe()
                 .map_err(|error| WireError::new(Code::Internal, error.to_string()))?,
         };
-        let asked = exe.clone();
-        let version = tokio::task::spawn_blocking(move || handoff::version_of(&asked)).await;
-        let version = version
-            .map_err(|error| WireError::new(Code::Internal, error.to_string()))?
-            .map_err(|error| {
-                WireError::new(Code::Conflict, format!("{}: {error}", exe.display()))
-            })?;
+        let version = handoff::version_of(&exe).await.map_err(|error| {
+            WireError::new(Code::Conflict, format!("{}: {error}", exe.display()))
+        })?;
         let (failed, failure) = oneshot::channel();
         let accepted =
             json!({ "accepted": true, "from": env!("CARGO_PKG_VERSION"), "to": version });

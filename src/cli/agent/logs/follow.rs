@@ -3,16 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::json;
 
+use crate::cli::changes::Changes;
 use crate::cli::context::Context;
 use crate::cli::error::CliResult;
 use crate::sessions::{clean, tail_across};
 
-/// How often the file is looked at.
-const PACE: Duration = Duration::from_millis(200);
 /// How much is read at once.
 const CHUNK: u64 = 256 << 10;
 
@@ -29,11 +27,12 @@ pub(super) fn follow(context: &Context, name: &str, log: &Path, lines: u32) -> C
     for line in tail_across(log, 0, Some(0), lines)?.lines() {
         say(line)?;
     }
+    let changes = Changes::around(log);
     loop {
         for line in growing.lines()? {
             say(&line)?;
         }
-        std::thread::sleep(PACE);
+        changes.wait();
     }
 }
 
