@@ -63,6 +63,11 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// A provider of another city on the same backend. `None`: there is no such thing here.
+    fn neighbour(&self) -> Option<Arc<dyn Sessions>> {
+        None
+    }
+
     /// Makes the backend unreachable. `false`: it cannot be.
     fn break_down(&self) -> bool {
         false
@@ -91,6 +96,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn plant_foreign(&self, name: &str) -> bool {
         (**self).plant_foreign(name)
+    }
+
+    fn neighbour(&self) -> Option<Arc<dyn Sessions>> {
+        (**self).neighbour()
     }
 
     fn break_down(&self) -> bool {

@@ -90,7 +90,8 @@ impl Opener {
             HostProviders::with(config.clone(), loaded.session.clone()).others(own.collect());
         let providers = Arc::new(providers);
         let sessions = providers.provide(spec.clone()).await;
-        follow::sessions(&files, &providers);
+        let shell = Arc::new(ProcessShell::new(config));
+        follow::sessions(&files, &providers, &shell);
         let log = EventLog::new(city.state_dir()).rotating(loaded.rotation);
         let journal = journal(log.clone())?;
         follow::rotation(&files, log);
@@ -100,7 +101,7 @@ impl Opener {
             desired: files,
             clock: Arc::new(SystemClock),
             tokens: Arc::new(RandomTokens),
-            shell: Arc::new(ProcessShell::new(config)),
+            shell,
             notes: Arc::new(FileNotes::new(&city)),
             providers,
             held: Arc::new(lock),

@@ -45,6 +45,11 @@ impl ProcessShell {
         Self::with_runner_env(config, std::env::vars_os())
     }
 
+    /// Globs over the names of variables that lines inherit, from the next one on.
+    pub fn set_passthrough(&self, globs: &[String]) {
+        self.preparer.set_passthrough(globs);
+    }
+
     fn with_runner_env(
         config: SubprocessConfig,
         vars: impl IntoIterator<Item = (OsString, OsString)>,

@@ -108,6 +108,8 @@ async fn start(tmux: &Tmux, dir: &Path, n: usize) {
             ..Launch::default()
         }),
         setup_timeout: Duration::from_secs(10),
+        process_names: Vec::new(),
+        live: Vec::new(),
         notes: std::collections::BTreeMap::new(),
     };
     let token = RunToken::new(format!("t{n}")).unwrap();

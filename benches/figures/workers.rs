@@ -84,6 +84,8 @@ async fn sessions() -> MemorySessions {
             generation: 1,
             launch: agent.launch.clone(),
             setup_timeout: Duration::from_secs(10),
+            process_names: Vec::new(),
+            live: Vec::new(),
             notes: BTreeMap::new(),
         };
         sessions.start(token, Arc::new(start)).await.unwrap();

@@ -21,7 +21,9 @@ rows! {
 }
 
 async fn programs_are_found_by_their_names(stage: Arc<Stage>) -> Outcome {
-    let line = "sleep 1000 & printf 'import time\\ntime.sleep(1000)\\n' >agent.py; wait";
+    // An interpreter is who goes by the name of one.
+    let line = "sleep 1000 & ln -s \"$(command -v sh)\" node
+                echo 'while :; do sleep 1; done' >agent.js; ./node agent.js & wait";
     stage.start("a", Act::Shell(line.into())).await?;
     let alive = async |names: &[&str]| {
         let names = names.iter().map(ToString::to_string).collect();
@@ -29,6 +31,10 @@ async fn programs_are_found_by_their_names(stage: Arc<Stage>) -> Outcome {
     };
     stage
         .until("its child is found", async || alive(&["sleep"]).await)
+        .await?;
+    let wrapped = async || alive(&["agent"]).await;
+    stage
+        .until("what an interpreter runs is found", wrapped)
         .await?;
     ensure!(alive(&["no-such", "sh"]).await?, "itself");
     ensure!(!alive(&["no-such"]).await?, "somebody who is not there");

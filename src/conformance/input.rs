@@ -11,6 +11,7 @@ use crate::ports::{Delivery, Fence, Key, SessionError};
 rows! {
     21 a_message_arrives_word_for_word needs |caps| caps.nudge && (caps.log || caps.screen);
     21 a_message_nobody_can_be_given_is_said_so needs |caps| !caps.nudge;
+    22 a_long_message_is_one_submission needs |caps| caps.nudge && caps.keys && caps.screen, commands;
     23 many_messages_at_once_do_not_mix needs |caps| caps.nudge && (caps.log || caps.screen);
     24 a_message_is_cleaned_or_refused needs |caps| caps.nudge && (caps.log || caps.screen);
     24 a_message_for_nobody_or_another_run_goes_nowhere needs |caps| caps.nudge;
@@ -66,6 +67,33 @@ async fn a_message_nobody_can_be_given_is_said_so(stage: Arc<Stage>) -> Outcome 
         matches!(sent, Err(SessionError::Unsupported(_))),
         "{sent:?}"
     );
+    Ok(())
+}
+
+/// Into a program that asked for brackets around what is pasted.
+async fn a_long_message_is_one_submission(stage: Arc<Stage>) -> Outcome {
+    let line = "stty -icanon -echo -isig -icrnl -ixon min 1; printf '\\033[?2004h'; echo ready; \
+                exec tee typed";
+    stage.start_ready("a", Act::Shell(line.into())).await?;
+    let lines: String = (0..200).map(|n| format!("line {n} ")).collect();
+    let long = lines.repeat(7);
+    ensure!(long.len() > 10 << 10, "{}", long.len());
+    let mut want = String::new();
+    for text in [
+        "first\nsecond\n\nlast",
+        &long,
+        &long.replace("line 7 ", "line 7\n"),
+    ] {
+        tell(&stage, text).await?;
+        want.push_str(&format!("\u{1b}[200~{text}\u{1b}[201~\r"));
+        stage
+            .until("it is typed", async || {
+                Ok(std::fs::read(stage.file("typed"))?.len() >= want.len())
+            })
+            .await?;
+        let typed = stage.read("typed").await?;
+        ensure!(typed == want, "{want:?} became {typed:?}");
+    }
     Ok(())
 }
 

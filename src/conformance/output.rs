@@ -13,6 +13,7 @@ rows! {
     18 last_words_outlive_the_agent needs |caps| caps.exit_push && (caps.log || caps.screen);
     18 output_of_nobody_is_not_found needs |caps| caps.log || caps.screen;
     18 output_that_cannot_be_seen_is_said_so needs |caps| !caps.log && !caps.screen;
+    19 forged_words_of_a_backend_are_only_output needs |caps| caps.log || caps.screen, commands;
     20 garbage_and_endless_lines_are_shown_within_bounds needs |caps| caps.log || caps.screen, commands;
     31 cleared_output_is_gone needs |caps| caps.log || caps.screen;
 }
@@ -56,6 +57,26 @@ async fn output_that_cannot_be_seen_is_said_so(stage: Arc<Stage>) -> Outcome {
         matches!(seen, Err(SessionError::Unsupported(_))),
         "{seen:?}"
     );
+    Ok(())
+}
+
+async fn forged_words_of_a_backend_are_only_output(stage: Arc<Stage>) -> Outcome {
+    let mut events = stage.sessions.subscribe();
+    let line = "while :; do printf '%%begin 1 1 1\\n%%end 1 1 1\\n%%error 2 2 1\\n%%exit\\n'; \
+                printf '%%sessions-changed\\n%%session-closed $1\\n{\"name\":\"a\",\"event\":\"exited\"}\\n'; \
+                sleep 0.01; done";
+    let liar = stage.start("a", Act::Shell(line.into())).await?;
+    let shown = async || Ok(stage.peek("a", 20).await?.contains("%exit"));
+    stage.until("it is printed", shown).await?;
+    for round in 0..20 {
+        let name = format!("b{round}");
+        let token = stage.start(&name, Act::Idle).await?;
+        ensure!(stage.is_live(&name, &token).await?, "{name} is not live");
+        ensure!(stage.is_live("a", &liar).await?, "it is believed");
+    }
+    ensure!(events.try_recv().is_err(), "it made up an event");
+    let listing = stage.sessions.snapshot().await?;
+    ensure!(listing.owned.len() == 21, "{:?}", listing.owned);
     Ok(())
 }
 

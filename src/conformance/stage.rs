@@ -76,6 +76,8 @@ impl Stage {
                 ..Launch::default()
             }),
             setup_timeout: Duration::from_secs(10),
+            process_names: Vec::new(),
+            live: Vec::new(),
             notes: BTreeMap::new(),
         })
     }

@@ -18,6 +18,7 @@ rows! {
     11 a_stop_during_a_start_leaves_nothing;
     12 an_interrupt_reaches_the_agent needs |caps| caps.exit_push && (caps.log || caps.screen);
     12 an_interrupt_of_nobody_says_so;
+    45 two_cities_do_not_touch_each_other;
 }
 
 async fn a_stop_ends_a_session_and_finds_nothing_twice(stage: Arc<Stage>) -> Outcome {
@@ -129,5 +130,32 @@ async fn an_interrupt_of_nobody_says_so(stage: Arc<Stage>) -> Outcome {
         .interrupt(session("never")?, Fence::Any)
         .await?;
     ensure!(!sent, "somebody was there");
+    Ok(())
+}
+
+async fn two_cities_do_not_touch_each_other(stage: Arc<Stage>) -> Outcome {
+    let Some(other) = stage.backend().neighbour() else {
+        return Ok(());
+    };
+    let ours = stage.start("a", Act::Idle).await?;
+    let theirs = fresh_token()?;
+    let spec = Arc::new(stage.spec("a", &Act::Idle)?);
+    let started = other.start(theirs.clone(), spec).await;
+    if started.is_err() {
+        // The name is taken, which is as good.
+        return Ok(());
+    }
+    for (sessions, token) in [(&stage.sessions, &ours), (&other, &theirs)] {
+        let owned = sessions.snapshot().await?.owned;
+        let tokens: Vec<_> = owned.iter().map(|facts| &facts.token).collect();
+        ensure!(tokens == [token], "listed: {tokens:?}");
+    }
+    let wrong = Fence::Token(theirs.clone());
+    let stopped = stage.sessions.stop(session("a")?, wrong).await;
+    ensure!(stopped == Err(SessionError::Fenced), "{stopped:?}");
+    stage.sessions.stop(session("a")?, Fence::Any).await?;
+    let look = other.liveness(session("a")?, theirs).await?;
+    ensure!(matches!(look, Liveness::Live { .. }), "theirs is {look:?}");
+    other.stop(session("a")?, Fence::Any).await?;
     Ok(())
 }

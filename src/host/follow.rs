@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::providers::HostProviders;
 use crate::config::ConfigFiles;
 use crate::events::EventLog;
+use crate::shell::ProcessShell;
 
 /// Puts `events.rotate_bytes` and `events.rotate_keep` in force, now and after every load.
 pub(super) fn rotation(files: &Arc<ConfigFiles>, log: EventLog) {
@@ -22,8 +23,13 @@ pub(super) fn rotation(files: &Arc<ConfigFiles>, log: EventLog) {
 }
 
 /// Hands settings of sessions that may change at any time to the providers.
-pub(super) fn sessions(files: &Arc<ConfigFiles>, providers: &Arc<HostProviders>) {
+pub(super) fn sessions(
+    files: &Arc<ConfigFiles>,
+    providers: &Arc<HostProviders>,
+    shell: &Arc<ProcessShell>,
+) {
     let (mut loaded, providers) = (files.loaded(), Arc::downgrade(providers));
+    let shell = Arc::downgrade(shell);
     tokio::spawn(async move {
         while loaded.changed().await.is_ok() {
             let session = loaded.borrow().as_ref().map(|city| city.session.clone());
@@ -31,6 +37,9 @@ pub(super) fn sessions(files: &Arc<ConfigFiles>, providers: &Arc<HostProviders>)
                 return;
             };
             providers.apply(&session);
+            if let Some(shell) = shell.upgrade() {
+                shell.set_passthrough(&session.env_passthrough);
+            }
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::SessionSettings;
 use crate::model::CitySpec;
@@ -25,7 +25,8 @@ pub struct HostProviders {
 #[derive(Debug)]
 struct Shop {
     config: SubprocessConfig,
-    session: SessionSettings,
+    /// As it was loaded last.
+    session: Mutex<SessionSettings>,
     built: Mutex<Built>,
 }
 
@@ -75,7 +76,13 @@ impl HostProviders {
     /// Providers for the city of these settings. Builds none yet.
     #[must_use]
     pub fn new(config: SubprocessConfig) -> Self {
-        Self::with(config, SessionSettings::default())
+        let session = SessionSettings {
+            env_passthrough: config.env_passthrough.clone(),
+            log_bytes: config.log_bytes,
+            log_keep: config.log_keep,
+            ..SessionSettings::default()
+        };
+        Self::with(config, session)
     }
 
     /// The same, with what `[session]` says.
@@ -85,7 +92,7 @@ impl HostProviders {
         Self {
             shop: Arc::new(Shop {
                 config,
-                session,
+                session: Mutex::new(session),
                 built,
             }),
             others: Vec::new(),
@@ -126,8 +133,8 @@ impl HostProviders {
         }
         // Of a script that is gone nothing can be learnt.
         let scripts = Exec::left(root).into_iter().filter(|word| word != base);
-        let session = &self.shop.session;
-        words.extend(scripts.filter(|word| self.shop.build(word, session).is_ok()));
+        let session = self.shop.latest().clone();
+        words.extend(scripts.filter(|word| self.shop.build(word, &session).is_ok()));
         words
     }
 
@@ -136,7 +143,8 @@ impl HostProviders {
         if std::fs::read_dir(noted).is_ok_and(|mut noted| noted.next().is_none()) {
             return false;
         }
-        let Ok(sessions) = self.shop.build("subprocess", &self.shop.session) else {
+        let session = self.shop.latest().clone();
+        let Ok(sessions) = self.shop.build("subprocess", &session) else {
             return false;
         };
         let listing = sessions.snapshot().await;
@@ -145,18 +153,40 @@ impl HostProviders {
 
     /// Settings that may change while the city runs.
     pub(super) fn apply(&self, session: &SessionSettings) {
+        self.shop.latest().clone_from(session);
         let built = self.shop.built.lock();
         let built = built.unwrap_or_else(PoisonError::into_inner);
         if let Some(subprocess) = &built.subprocess {
             subprocess.set_log_bounds(session.log_bytes, session.log_keep);
+            subprocess.set_passthrough(&session.env_passthrough);
+        }
+        if let Some((_, tmux)) = &built.tmux {
+            tmux.set_passthrough(&session.env_passthrough);
+        }
+        for exec in built.exec.values() {
+            exec.set_timeouts(session.exec_timeout, session.exec_start_timeout);
+            exec.set_passthrough(&session.env_passthrough);
         }
     }
 }
 
 impl Shop {
+    fn latest(&self) -> MutexGuard<'_, SessionSettings> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What every provider needs to know of the city, as of now.
+    fn config(&self) -> SubprocessConfig {
+        let mut config = self.config.clone();
+        let session = self.latest();
+        config.env_passthrough.clone_from(&session.env_passthrough);
+        (config.log_bytes, config.log_keep) = (session.log_bytes, session.log_keep);
+        config
+    }
+
     /// The settings with what `spec` says of those that need another provider.
     fn session_of(&self, spec: &CitySpec) -> SessionSettings {
-        let mut session = self.session.clone();
+        let mut session = self.latest().clone();
         let said = |key: &str| spec.provider_settings.get(key).cloned();
         if let Some(config) = said("session.tmux_config") {
             session.socket = said("session.socket");
@@ -173,7 +203,7 @@ impl Shop {
             "subprocess" => {
                 let provider = match &built.subprocess {
                     Some(provider) => provider.clone(),
-                    None => Subprocess::new(self.config.clone())
+                    None => Subprocess::new(self.config())
                         .map_err(|error| format!("session provider subprocess: {error}"))?,
                 };
                 built.subprocess = Some(provider.clone());
@@ -191,7 +221,7 @@ impl Shop {
             "fake" => Ok(built.fake.get_or_insert_with(Arc::default).clone()),
             "fail" => Ok(Arc::new(Fail::default())),
             other => match other.strip_prefix("exec:") {
-                Some(script) => built.exec(script, &self.config, session),
+                Some(script) => built.exec(script, &self.config(), &self.latest()),
                 None => Err(format!(
                     "there is no session provider {other:?}; available: auto, tmux, subprocess, \
                      exec:<script>, fake, fail"
@@ -205,7 +235,7 @@ impl Shop {
     fn tmux(&self, session: &SessionSettings) -> Result<Tmux, String> {
         let failed = |why: String| format!("session provider tmux: {why}");
         let program = tmux::find().map_err(failed)?;
-        let config = tmux_config(self.config.clone(), program, session);
+        let config = tmux_config(self.config(), program, session);
         let tmux = Tmux::new(config).map_err(failed)?;
         tmux.probe().map_err(failed)?;
         Ok(tmux)

@@ -52,13 +52,23 @@ impl Runner {
         vars: impl IntoIterator<Item = (OsString, OsString)>,
         globs: &[String],
     ) -> Self {
-        let all: Environment = vars.into_iter().collect();
-        let inherited = all
-            .iter()
-            .filter(|(name, _)| matches_any(globs, name))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        Self { all, inherited }
+        let runner = Self {
+            all: vars.into_iter().collect(),
+            inherited: Environment::new(),
+        };
+        runner.with(globs)
+    }
+
+    /// The same, with other `globs`.
+    pub(crate) fn with(&self, globs: &[String]) -> Self {
+        let inherited = self.all.iter();
+        let inherited = inherited.filter(|(name, _)| matches_any(globs, name));
+        Self {
+            inherited: inherited
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            all: self.all.clone(),
+        }
     }
 
     /// What agents inherit.

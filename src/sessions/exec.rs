@@ -74,6 +74,8 @@ pub struct Exec(Arc<Inner>);
 struct Inner {
     word: String,
     config: ExecConfig,
+    /// Of any call, and of `start`.
+    timeouts: Mutex<(Duration, Duration)>,
     program: PathBuf,
     /// What the script itself sees.
     env: Environment,
@@ -104,6 +106,16 @@ impl Exec {
         Self::with_runner_env(config, std::env::vars_os())
     }
 
+    /// How long calls may take, from the next one on: any, and `start`.
+    pub fn set_timeouts(&self, any: Duration, start: Duration) {
+        *lock(&self.0.timeouts) = (any, start);
+    }
+
+    /// Globs over the names of variables that agents inherit, from the next start on.
+    pub fn set_passthrough(&self, globs: &[String]) {
+        self.0.preparer.set_passthrough(globs);
+    }
+
     /// Words of the scripts that sessions of the city at `root` were started by.
     pub(crate) fn left(root: &Path) -> BTreeSet<String> {
         record::providers(root)
@@ -130,6 +142,7 @@ impl Exec {
             program,
             env,
             preparer,
+            timeouts: Mutex::new((config.timeout, config.start_timeout)),
             permits: Semaphore::new(CALLS),
             unknown: Mutex::default(),
             strangers: Mutex::default(),

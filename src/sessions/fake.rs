@@ -122,6 +122,8 @@ mod tests {
             generation: 1,
             launch: Arc::new(Launch::default()),
             setup_timeout: std::time::Duration::from_secs(10),
+            process_names: Vec::new(),
+            live: Vec::new(),
             notes: BTreeMap::new(),
         };
         let token = RunToken::new("t").unwrap();

@@ -10,6 +10,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gascity_actors::model::{Command, FailureClass, RunToken, StartFailure};
 use gascity_actors::ports::{RunOf, StartSpec};
@@ -43,7 +44,7 @@ pub(crate) fn provider_failure(stage: &'static str, detail: impl Into<String>) -
 #[derive(Debug)]
 pub(crate) struct Preparer {
     config: SubprocessConfig,
-    runner: Runner,
+    runner: Mutex<Arc<Runner>>,
 }
 
 /// Where, with what and how to launch.
@@ -64,14 +65,25 @@ impl Preparer {
         vars: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Self {
         Self {
-            runner: Runner::new(vars, &config.env_passthrough),
+            runner: Mutex::new(Arc::new(Runner::new(vars, &config.env_passthrough))),
             config,
         }
     }
 
     /// What every agent inherits from the runner.
-    pub(crate) fn inherited(&self) -> &Environment {
-        self.runner.inherited()
+    pub(crate) fn inherited(&self) -> Environment {
+        self.runner().inherited().clone()
+    }
+
+    /// What agents inherit from the next start on.
+    pub(crate) fn set_passthrough(&self, globs: &[String]) {
+        let runner = Arc::new(self.runner().with(globs));
+        *self.runner.lock().unwrap_or_else(PoisonError::into_inner) = runner;
+    }
+
+    fn runner(&self) -> Arc<Runner> {
+        let runner = self.runner.lock().unwrap_or_else(PoisonError::into_inner);
+        runner.clone()
     }
 
     /// Does all that is to be done here. For an agent that asks for nothing of it, that is to
@@ -111,7 +123,7 @@ impl Preparer {
         own: &BTreeMap<String, String>,
     ) -> Result<Environment, Unset> {
         let bin = self.config.root.join(".gc/bin");
-        self.runner
+        self.runner()
             .environment(own, self.config.city_vars(), bin.as_os_str())
     }
 
@@ -159,7 +171,7 @@ impl Preparer {
             injected.push(("GC_HEARTBEAT_FILE", path.into()));
         }
         let bin = config.root.join(".gc/bin");
-        self.runner
+        self.runner()
             .environment_with(
                 &launch.env_passthrough,
                 &launch.env,

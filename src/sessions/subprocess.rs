@@ -154,6 +154,11 @@ impl Subprocess {
         self.0.log_keep.store(keep, Ordering::Relaxed);
     }
 
+    /// Globs over the names of variables that agents inherit, from the next start on.
+    pub fn set_passthrough(&self, globs: &[String]) {
+        self.0.preparer.set_passthrough(globs);
+    }
+
     fn with_runner_env(
         config: SubprocessConfig,
         vars: impl IntoIterator<Item = (OsString, OsString)>,

@@ -17,6 +17,7 @@ mod program;
 mod run;
 mod server;
 mod start;
+mod stray;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -144,7 +145,7 @@ impl Tmux {
     pub fn new(config: TmuxConfig) -> Result<Self, String> {
         let version = server::version(&config.program)?;
         let preparer = Preparer::new(config.city.clone(), std::env::vars_os());
-        let mut environment = preparer.inherited().clone();
+        let mut environment = preparer.inherited();
         let socket_dir = config.socket_dir.clone().map(OsString::from);
         if let Some(dir) = socket_dir.or_else(|| std::env::var_os("TMUX_TMPDIR")) {
             environment.insert("TMUX_TMPDIR".into(), dir);
@@ -152,6 +153,7 @@ impl Tmux {
         let connector = Arc::new(Connector {
             config: config.clone(),
             environment,
+            searched: AtomicBool::new(false),
         });
         Ok(Self(Arc::new_cyclic(|me| Inner {
             me: me.clone(),
@@ -178,6 +180,11 @@ impl Tmux {
         self.0.connector.probe()
     }
 
+    /// Globs over the names of variables that agents inherit, from the next start on.
+    pub fn set_passthrough(&self, globs: &[String]) {
+        self.0.preparer.set_passthrough(globs);
+    }
+
     /// Lets go of the server: no session is touched, none is looked at any more, and no connection
     /// is made again.
     pub fn close(&self) {
@@ -187,8 +194,9 @@ impl Tmux {
     /// Whether a server that was once started for the city at `root` still runs.
     #[must_use]
     pub fn is_left(root: &Path) -> bool {
-        let socket = TmuxFile::of(root).read();
-        socket.is_some_and(|socket| UnixStream::connect(socket).is_ok())
+        let file = TmuxFile::of(root);
+        let socket = file.read();
+        socket.is_some_and(|socket| UnixStream::connect(socket).is_ok()) || file.server().is_some()
     }
 }
 

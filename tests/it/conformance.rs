@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gascity::conformance::{self, Act, Backend, Report};
-use gascity::memory::Behaviour;
+use gascity::memory::{Behaviour, Times};
 use gascity::model::{AgentName, CityName, Command, ExitStatus};
-use gascity::ports::Sessions;
+use gascity::ports::{SessionError, Sessions};
 use gascity::sessions::{Exec, ExecConfig, Fake, Subprocess, SubprocessConfig};
 
 /// A directory of its own, and who cares for what is left in it.
@@ -93,6 +93,14 @@ impl Backend for Memory {
         self.fake.memory().add_foreign(name);
         true
     }
+
+    fn break_down(&self) -> bool {
+        for op in ["snapshot", "liveness", "stop"] {
+            let down = SessionError::Backend("down".into());
+            self.fake.memory().fail(op, "*", down, Times::Always);
+        }
+        true
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,14 +113,23 @@ async fn sessions_in_memory_conform() {
     expect_clean(&report);
 }
 
+/// Settings of a city that may share everything with others but its directory.
+fn city(root: &Path) -> SubprocessConfig {
+    std::fs::create_dir_all(root).unwrap();
+    let name = CityName::new("conformance").unwrap();
+    SubprocessConfig::new(root.to_owned(), name, env!("CARGO_BIN_EXE_gc").into())
+}
+
 struct Processes(Ground);
 
 impl Backend for Processes {
     fn provider(&self) -> Arc<dyn Sessions> {
-        let name = CityName::new("conformance").unwrap();
-        let gc = env!("CARGO_BIN_EXE_gc").into();
-        let config = SubprocessConfig::new(self.dir().to_owned(), name, gc);
-        Arc::new(Subprocess::new(config).unwrap())
+        Arc::new(Subprocess::new(city(self.dir())).unwrap())
+    }
+
+    fn neighbour(&self) -> Option<Arc<dyn Sessions>> {
+        let provider = Subprocess::new(city(&self.dir().join("next")));
+        Some(Arc::new(provider.unwrap()))
     }
 
     fn dir(&self) -> &Path {
@@ -132,18 +149,39 @@ struct Scripted {
     script: std::path::PathBuf,
 }
 
-impl Backend for Scripted {
-    fn provider(&self) -> Arc<dyn Sessions> {
-        let name = CityName::new("conformance").unwrap();
-        let gc = env!("CARGO_BIN_EXE_gc").into();
-        let city = SubprocessConfig::new(self.dir().to_owned(), name, gc);
-        let mut config = ExecConfig::new(self.script.display().to_string(), city);
+impl Scripted {
+    /// With a copy of the script, which can be broken.
+    fn new() -> Self {
+        let ground = Ground::new();
+        let script = ground.dir.path().join("provider");
+        let original = crate::util::repository().join("docs/exec-provider");
+        std::fs::copy(original, &script).unwrap();
+        Self { ground, script }
+    }
+
+    fn exec(&self, root: &Path) -> Arc<dyn Sessions> {
+        let mut config = ExecConfig::new(self.script.display().to_string(), city(root));
         config.poll = Duration::from_millis(100);
         Arc::new(Exec::new(config).unwrap())
+    }
+}
+
+impl Backend for Scripted {
+    fn provider(&self) -> Arc<dyn Sessions> {
+        self.exec(self.dir())
     }
 
     fn dir(&self) -> &Path {
         self.ground.dir.path()
+    }
+
+    fn neighbour(&self) -> Option<Arc<dyn Sessions>> {
+        Some(self.exec(&self.dir().join("next")))
+    }
+
+    fn break_down(&self) -> bool {
+        std::fs::write(&self.script, "#!/bin/sh\necho down >&2\nexit 1\n").unwrap();
+        true
     }
 }
 
@@ -152,11 +190,7 @@ async fn the_documented_exec_script_conforms() {
     if crate::util::lacks(&["jq", "setsid", "pgrep"]) {
         return;
     }
-    let make = || Scripted {
-        ground: Ground::new(),
-        script: crate::util::repository().join("docs/exec-provider"),
-    };
     // A hundred at once, row 17, take a script too long for every day.
-    let report = conformance::verify_some(make, |case| case.row != 17).await;
+    let report = conformance::verify_some(Scripted::new, |case| case.row != 17).await;
     expect_clean(&report);
 }

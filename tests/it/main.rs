@@ -11,6 +11,7 @@ mod docs;
 mod dry_run;
 mod events;
 mod everything;
+mod idle;
 mod inherited;
 mod init;
 mod invariants;

@@ -9,7 +9,8 @@ use gascity::model::{AgentSpec, CitySpec, CitySpecBuilder};
 use rustix::process::Signal;
 
 use crate::util::{
-    Place, QUIET, eventually, is_alive, kill, kill_all_of, lacks, processes_of, repository, sleeper,
+    Place, QUIET, Said, count, environment, eventually, is_alive, kill, kill_all_of, lacks,
+    processes_of, repository, sleeper,
 };
 
 /// The directory of a city built in code. What runs in it ends with it.
@@ -231,6 +232,31 @@ fn the_bounds_of_logs_follow_the_config() {
     assert!(!old.exists());
     fs::write(city.join("city.toml"), toml(400)).unwrap();
     eventually("its log is full", || old.exists().then_some(()));
+}
+
+#[test]
+fn what_agents_inherit_follows_the_config_without_a_restart() {
+    let place = Place::new();
+    let toml = |more: &str| {
+        format!(
+            "{QUIET}[session]\nprovider = \"subprocess\"\n\
+             env_passthrough = [\"PATH\", {more}]\n{}",
+            sleeper("w")
+        )
+    };
+    let city = place.city("inherits", &toml(""));
+    let mut start = place.command(&city, &["start"]);
+    Said::by(start.env("INHERITED_TEST", "yes")).ok();
+    let before = place.awaited_pid(&city, "w");
+    assert!(!environment(before).contains_key("INHERITED_TEST"));
+    fs::write(city.join("city.toml"), toml("\"INHERITED_*\"")).unwrap();
+    eventually("the config is loaded", || {
+        (count(&city, "config.reloaded", "") == 1).then_some(())
+    });
+    assert_eq!(place.pid(&city, "w"), Some(before), "it was restarted");
+    kill(before, Signal::KILL);
+    let after = place.replacement(&city, "w", before);
+    assert_eq!(environment(after)["INHERITED_TEST"], "yes");
 }
 
 #[test]

@@ -384,6 +384,8 @@ pub(super) fn start_spec(slot: &Slot, setup_timeout: Duration) -> StartSpec {
         generation: slot.generation,
         launch: slot.spec.launch.clone(),
         setup_timeout,
+        process_names: slot.spec.process_names.clone(),
+        live: slot.spec.live.clone(),
         notes,
     }
 }

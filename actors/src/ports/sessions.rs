@@ -248,6 +248,10 @@ pub struct StartSpec {
     pub launch: Arc<Launch>,
     /// How long one of its setup lines may take.
     pub setup_timeout: Duration,
+    /// Programs of which one must run in its session.
+    pub process_names: Vec<String>,
+    /// The `session_live` lines, for providers that want to know; they are run from outside.
+    pub live: Vec<String>,
     /// Metadata set together with the launch; dies with the session.
     pub notes: BTreeMap<Note, String>,
 }

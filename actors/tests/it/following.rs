@@ -18,6 +18,8 @@ async fn start(sessions: &MemorySessions, name: &str) {
         template: AgentName::new(name).unwrap(),
         generation: 1,
         setup_timeout: std::time::Duration::from_secs(10),
+        process_names: Vec::new(),
+        live: Vec::new(),
         launch: Arc::new(Launch::default()),
         notes: [].into(),
     };

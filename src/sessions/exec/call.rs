@@ -164,7 +164,7 @@ impl Inner {
             input: Vec::new(),
             output: OUTPUT,
             complaints: COMPLAINTS,
-            limit: self.config.timeout,
+            limit: lock(&self.timeouts).0,
         }
     }
 
@@ -176,7 +176,7 @@ impl Inner {
         }
         let mut program = self.program(word, op.arguments());
         if word == "start" {
-            program.limit = self.config.start_timeout;
+            program.limit = lock(&self.timeouts).1;
         }
         program.input = op.input();
         let _permit = self.permits.acquire().await;

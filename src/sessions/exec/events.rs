@@ -95,11 +95,20 @@ impl Inner {
             (_, Some(signal)) => ExitStatus::Signal(signal),
             _ => ExitStatus::Unknown,
         };
-        if line.event == "exited"
-            && let Ok(name) = SessionName::new(line.name)
-            && let Ok(Some(record)) = self.records.read(&name)
-        {
-            self.tell_end(&name, &record.token, status);
+        let Ok(name) = SessionName::new(line.name) else {
+            return;
+        };
+        let Ok(Some(record)) = self.records.read(&name) else {
+            return;
+        };
+        match line.event.as_str() {
+            "exited" => drop(self.tell_end(&name, &record.token, status)),
+            "activity" => self.subscribers.send(&SessionEvent {
+                session: name,
+                token: record.token,
+                kind: SessionEventKind::Activity,
+            }),
+            _ => {}
         }
     }
 

@@ -147,6 +147,7 @@ fn document(inner: &Inner, token: &RunToken, spec: &StartSpec) -> Result<Vec<u8>
         ("work_dir", json!(launch.work_dir)),
         ("command", json!(command)),
         ("env", json!(texts(&env))),
+        ("process_names", json!(spec.process_names)),
         ("ready_prompt_prefix", json!(launch.ready_prompt_prefix)),
         (
             "ready_delay_ms",
@@ -155,6 +156,7 @@ fn document(inner: &Inner, token: &RunToken, spec: &StartSpec) -> Result<Vec<u8>
         ("pre_start", json!(launch.pre_start)),
         ("session_setup", json!(launch.session_setup)),
         ("session_setup_script", json!(script)),
+        ("session_live", json!(spec.live)),
         ("pack_overlay_dirs", json!(launch.overlays)),
     ];
     let is_empty = |value: &Value| match value {

@@ -59,6 +59,8 @@ impl City {
                 ..Launch::default()
             }),
             setup_timeout: Duration::from_secs(10),
+            process_names: Vec::new(),
+            live: Vec::new(),
             notes: BTreeMap::new(),
         }
     }
@@ -352,4 +354,76 @@ fn a_script_that_is_not_there_is_named() {
     fs::write(dir.path().join("plain"), "").unwrap();
     let error = Exec::new(ExecConfig::new("./plain", city())).unwrap_err();
     assert!(error.to_string().contains("./plain"), "{error}");
+}
+
+#[tokio::test]
+async fn a_script_is_told_all_that_it_may_need() {
+    let city = City::new(MINIMAL);
+    let mut spec = city.spec();
+    let mut launch = (*spec.launch).clone();
+    launch.pre_start = vec!["one".into()];
+    launch.session_setup = vec!["two".into()];
+    launch.session_setup_script = Some("/setup".into());
+    launch.overlays = vec!["/overlay".into()];
+    launch.ready_delay = Some(Duration::from_millis(1500));
+    launch.ready_prompt_prefix = Some("> ".into());
+    launch.nudge = "hello".into();
+    spec.launch = Arc::new(launch);
+    spec.process_names = vec!["node".into()];
+    spec.live = vec!["three".into()];
+    let token = RunToken::new("run-1").unwrap();
+    city.exec.start(token, Arc::new(spec)).await.unwrap();
+    let json = fs::read(city.root.join("json")).unwrap();
+    let mut json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let fields = json.as_object_mut().unwrap();
+    fields.remove("env").unwrap();
+    let want = serde_json::json!({
+        "command": r"run 'it'\''s'",
+        "work_dir": city.root.display().to_string(),
+        "process_names": ["node"],
+        "ready_prompt_prefix": "> ",
+        "ready_delay_ms": 1500,
+        "pre_start": ["one"],
+        "session_setup": ["two"],
+        "session_setup_script": "/setup",
+        "session_live": ["three"],
+        "pack_overlay_dirs": ["/overlay"],
+    });
+    assert_eq!(json, want);
+}
+
+#[tokio::test]
+async fn files_are_copied_by_the_script_if_it_can() {
+    let city = City::new(
+        "cd \"$GC_CITY\"; case $op in start|stop) ;; is-running) echo true ;;
+         copy-to) echo \"$@\" >>copied ;; *) exit 2 ;; esac",
+    );
+    city.start().await.unwrap();
+    let file = city.root.join("file");
+    fs::write(&file, "x").unwrap();
+    let copied = city.exec.copy_to(name("a"), file.clone(), "to/it".into());
+    assert_eq!(copied.await, Ok(1));
+    let missing = city
+        .exec
+        .copy_to(name("a"), city.root.join("none"), "x".into());
+    assert_eq!(missing.await, Ok(0), "nothing to copy");
+    let said = fs::read_to_string(city.root.join("copied")).unwrap();
+    assert_eq!(said, format!("copy-to a {} to/it\n", file.display()));
+    let plain = City::new(MINIMAL);
+    plain.start().await.unwrap();
+    let copied = plain.exec.copy_to(name("a"), file, "to".into()).await;
+    assert_eq!(copied, Ok(0), "one that does not know how copies nothing");
+}
+
+#[tokio::test]
+async fn other_limits_hold_from_the_next_call_on() {
+    let city = City::new(
+        "case $op in start|stop) ;; is-running) echo true ;;
+         peek) sleep 600 ;; *) exit 2 ;; esac",
+    );
+    city.start().await.unwrap();
+    let limit = Duration::from_millis(50);
+    city.exec.set_timeouts(limit, limit);
+    let peeked = tokio::time::timeout(LIMIT, city.exec.peek(name("a"), 1)).await;
+    assert_eq!(peeked.unwrap(), Err(SessionError::Timeout));
 }

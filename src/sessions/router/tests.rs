@@ -54,6 +54,8 @@ fn spec(agent: &str, provider: Option<&str>) -> Arc<StartSpec> {
         template: AgentName::new(agent).unwrap(),
         generation: 1,
         setup_timeout: std::time::Duration::from_secs(10),
+        process_names: Vec::new(),
+        live: Vec::new(),
         launch: Arc::new(Launch {
             session: provider.map(str::to_owned),
             ..Launch::default()

@@ -65,6 +65,8 @@ impl City {
                 ..Launch::default()
             }),
             setup_timeout: Duration::from_secs(10),
+            process_names: Vec::new(),
+            live: Vec::new(),
             notes: BTreeMap::new(),
         }
     }

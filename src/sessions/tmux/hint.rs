@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Remembers where a city's server listens, for processes that do not know its name.
+use crate::sessions::proc;
+
+/// Remembers where a city's server listens, and which process it is.
 #[derive(Debug)]
 pub(super) struct TmuxFile(PathBuf);
 
@@ -12,17 +14,28 @@ impl TmuxFile {
         Self(root.join(".gc/runtime/tmux"))
     }
 
+    /// Its socket.
     pub(super) fn read(&self) -> Option<PathBuf> {
         let text = fs::read_to_string(&self.0).ok()?;
-        Some(PathBuf::from(text.trim_end_matches('\n')))
+        text.lines().next().map(PathBuf::from)
+    }
+
+    /// Its process, if that still lives.
+    pub(super) fn server(&self) -> Option<i32> {
+        let text = fs::read_to_string(&self.0).ok()?;
+        let (pid, start) = text.lines().nth(1)?.split_once(' ')?;
+        let (pid, start) = (pid.parse().ok()?, start.parse::<u64>().ok()?);
+        let stat = proc::stat(pid).ok().flatten()?;
+        (stat.start == start && !stat.dead && proc::is_readable(pid)).then_some(pid)
     }
 
     /// A hint only: without it the server is found by its name.
-    pub(super) fn write(&self, socket: &Path) {
-        if self.read().as_deref() == Some(socket) {
+    pub(super) fn write(&self, socket: &Path, pid: i32) {
+        let start = proc::stat(pid).ok().flatten().map_or(0, |stat| stat.start);
+        let text = format!("{}\n{pid} {start}\n", socket.display());
+        if fs::read_to_string(&self.0).is_ok_and(|before| before == text) {
             return;
         }
-        let text = format!("{}\n", socket.display());
         let dir = self.0.parent().unwrap_or(Path::new("/"));
         let written = fs::create_dir_all(dir).and_then(|()| fs::write(&self.0, text));
         if let Err(error) = written {

@@ -9,12 +9,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sha2::{Digest as _, Sha256};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::TmuxConfig;
 use super::hint::TmuxFile;
@@ -32,10 +33,6 @@ pub(super) const SIZE: (&str, &str) = ("200", "50");
 
 /// How long a question to the program may take.
 const QUESTION: Duration = Duration::from_secs(2);
-
-/// How often, and in which steps, is waited for a socket to be made anew.
-const SOCKET_TRIES: u32 = 20;
-const SOCKET_STEP: Duration = Duration::from_millis(5);
 
 /// How long a server may take to leave.
 const LEAVE: Duration = Duration::from_secs(2);
@@ -60,17 +57,6 @@ impl Server {
     /// Wakes it to look after its children: some versions lose that signal.
     pub(super) fn poke(&self) {
         let _ = pidfd_send_signal(&self.pidfd, Signal::CHILD); // it may be gone
-    }
-
-    /// Has it make its socket anew if somebody removed the file.
-    pub(super) async fn check_socket(&self) {
-        for _ in 0..SOCKET_TRIES {
-            if self.socket.exists() {
-                return;
-            }
-            let _ = pidfd_send_signal(&self.pidfd, Signal::USR1); // it may be gone
-            sleep(SOCKET_STEP).await;
-        }
     }
 
     /// Ends the server with everything in it, and removes its socket.
@@ -112,7 +98,7 @@ impl From<io::Error> for ConnectError {
 
 /// Where a server is to be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Address {
+pub(super) enum Address {
     /// `-L`: by name, in the usual directory.
     Name(String),
     /// `-S`: by its socket.
@@ -139,7 +125,7 @@ enum Found {
 
 /// Whose server it is.
 #[derive(Debug, PartialEq, Eq)]
-enum Owner {
+pub(super) enum Owner {
     Nobody,
     Us,
     Others,
@@ -151,6 +137,8 @@ pub(super) struct Connector {
     pub(super) config: TmuxConfig,
     /// Environment of the client, which a server that it starts inherits.
     pub(super) environment: Environment,
+    /// A server without a socket was looked for.
+    pub(super) searched: AtomicBool,
 }
 
 impl Connector {
@@ -177,13 +165,22 @@ impl Connector {
         let hint = self.hint();
         let remembered = hint.read().map(Address::Path);
         let hashed = Address::Name(self.hashed_name());
-        for address in remembered.into_iter().chain([hashed.clone()]) {
-            if self.owner(&address)? == Owner::Us {
+        let plain = Address::Name(self.plain_name());
+        for address in remembered.iter().chain([&hashed]) {
+            if self.owner(address)? == Owner::Us {
+                return Ok(Found::Running(address.clone()));
+            }
+        }
+        let owner = self.owner(&plain)?;
+        if owner != Owner::Us {
+            let mut places: Vec<Address> = remembered.into_iter().collect();
+            places.push(hashed.clone());
+            places.extend((owner == Owner::Nobody).then(|| plain.clone()));
+            if let Some(address) = self.recall(&places)? {
                 return Ok(Found::Running(address));
             }
         }
-        let plain = Address::Name(self.plain_name());
-        match (self.owner(&plain)?, &self.config.socket) {
+        match (owner, &self.config.socket) {
             (Owner::Us, _) => Ok(Found::Running(plain)),
             (Owner::Nobody, _) => Ok(Found::Free(plain)),
             (Owner::Others, None) => Ok(Found::Free(hashed)),
@@ -212,7 +209,7 @@ impl Connector {
     }
 
     /// The socket of an address.
-    fn socket(&self, address: &Address) -> PathBuf {
+    pub(super) fn socket(&self, address: &Address) -> PathBuf {
         let name = match address {
             Address::Path(path) => return path.clone(),
             Address::Name(name) => name,
@@ -249,7 +246,7 @@ impl Connector {
         encode(&self.config.city.root.to_string_lossy())
     }
 
-    fn owner(&self, address: &Address) -> Result<Owner, ConnectError> {
+    pub(super) fn owner(&self, address: &Address) -> Result<Owner, ConnectError> {
         // Most often there is none, or one that died and left its socket: no need to run anything.
         match UnixStream::connect(self.socket(address)) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -317,7 +314,7 @@ impl Connector {
         let pidfd = pidfd.ok_or_else(|| failed("tmux does not say who it is"))?;
         let pidfd = Arc::new(pidfd.map_err(io::Error::from)?);
         let environment = self.settle(&link).await?;
-        self.hint().write(&socket);
+        self.hint().write(&socket, pid);
         Ok(Server {
             link,
             pid,

@@ -73,6 +73,8 @@ impl Town {
                 ..Launch::default()
             }),
             setup_timeout: Duration::from_secs(10),
+            process_names: Vec::new(),
+            live: Vec::new(),
             notes: BTreeMap::from([(Note::Generation, "1".to_owned())]),
         })
     }

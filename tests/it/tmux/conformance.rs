@@ -1,13 +1,16 @@
 //! The contract of session providers, on tmux.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use gascity::conformance::{self, Backend};
 use gascity::model::CityName;
 use gascity::ports::Sessions;
 use gascity::sessions::{SubprocessConfig, Tmux, TmuxConfig};
+use rustix::process::Signal;
+
+use crate::util::kill;
 
 /// A server of its own, with its socket beside the city, gone when dropped.
 struct Panes {
@@ -30,10 +33,18 @@ impl Panes {
     }
 
     fn tmux(&self, args: &[&str]) -> bool {
+        self.run(args).status.success()
+    }
+
+    fn said(&self, args: &[&str]) -> String {
+        String::from_utf8(self.run(args).stdout).unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(&self.program);
         command.env("TMUX_TMPDIR", self.dir.path());
         command.args(["-L", "conformance"]).args(args);
-        command.output().unwrap().status.success()
+        command.output().unwrap()
     }
 }
 
@@ -46,17 +57,36 @@ impl Drop for Panes {
     }
 }
 
-impl Backend for Panes {
-    fn provider(&self) -> Arc<dyn Sessions> {
+impl Panes {
+    /// The provider of a city in this directory; all of them have one name.
+    fn city(&self, root: &Path) -> Arc<dyn Sessions> {
+        std::fs::create_dir_all(root).unwrap();
         let name = CityName::new("conformance").unwrap();
         let gc = env!("CARGO_BIN_EXE_gc").into();
-        let city = SubprocessConfig::new(self.dir().to_owned(), name, gc);
+        let city = SubprocessConfig::new(root.to_owned(), name, gc);
         let mut config = TmuxConfig::new(city, self.program.clone());
         config.tmux_config = "none".to_owned();
         config.socket_dir = Some(self.dir().to_owned());
         let provider = Tmux::new(config).unwrap();
         self.providers.lock().unwrap().push(provider.clone());
         Arc::new(provider)
+    }
+}
+
+impl Backend for Panes {
+    fn provider(&self) -> Arc<dyn Sessions> {
+        self.city(self.dir())
+    }
+
+    fn neighbour(&self) -> Option<Arc<dyn Sessions>> {
+        Some(self.city(&self.dir().join("next")))
+    }
+
+    /// A server that is stopped answers nobody.
+    fn break_down(&self) -> bool {
+        let pid = self.said(&["display-message", "-p", "#{pid}"]);
+        kill(pid.trim().parse().unwrap(), Signal::STOP);
+        true
     }
 
     fn dir(&self) -> &Path {

@@ -82,6 +82,40 @@ fn a_lost_client_keeper_or_socket_costs_nobody_anything() {
     assert_eq!(count(&city, "agent.started", "w"), 1);
 }
 
+/// Row 40, with nobody there to notice.
+#[test]
+fn a_server_without_its_socket_is_found_by_the_next_supervisor() {
+    let Some(town) = Town::new() else { return };
+    let place = &town.place;
+    let agents = format!("{}{}", sleeper("v"), sleeper("w"));
+    let city = town.up(&format!("{QUIET}{agents}"));
+    let pids = || ["v", "w"].map(|name| place.awaited_pid(&city, name));
+    let (before, server) = (pids(), town.server("town"));
+    let uid = rustix::process::getuid().as_raw();
+    let hint = city.join(".gc/runtime/tmux");
+    // The socket alone, then also its directory, then also the note of where it was.
+    for round in 0..3 {
+        kill(place.supervisor_pid(), Signal::KILL);
+        for socket in town.sockets() {
+            fs::remove_file(socket).unwrap();
+        }
+        if round > 0 {
+            fs::remove_dir(place.path(&format!("tmux-{uid}"))).unwrap();
+        }
+        if round > 1 {
+            fs::remove_file(&hint).unwrap();
+        }
+        place.gc(&city, &["start"]).ok();
+        assert_eq!(pids(), before, "round {round}");
+        assert_eq!(town.server("town"), server, "round {round}");
+    }
+    for name in ["v", "w"] {
+        assert_eq!(count(&city, "agent.started", name), 1, "{name}");
+    }
+    place.gc(&city, &["stop"]).ok();
+    assert!(!is_alive(server), "the server stays");
+}
+
 /// Row 41.
 #[test]
 fn an_agent_whose_pane_is_killed_is_replaced_whatever_else_is_in_its_session() {

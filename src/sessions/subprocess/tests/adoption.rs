@@ -58,6 +58,8 @@ async fn as_a_supervisor() {
             ..Launch::default()
         }),
         setup_timeout: std::time::Duration::from_secs(10),
+        process_names: Vec::new(),
+        live: Vec::new(),
         notes: BTreeMap::from([(Note::ConfigHash, "h".to_owned())]),
     };
     let provider = provider(root.clone());
