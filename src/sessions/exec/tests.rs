@@ -294,8 +294,8 @@ async fn what_watch_says_is_told_at_once_and_nonsense_is_not() {
          stop) rm -f $GC_CITY/up ;;
          is-running) [ -e $GC_CITY/up ] && echo true || echo false ;;
          watch) echo nonsense; echo '{\"name\":\"b\",\"event\":\"exited\"}'
-             echo '{\"name\":\"a\",\"event\":\"activity\"}'
              while [ ! -e $GC_CITY/go ]; do sleep 0.02; done; rm -f $GC_CITY/up
+             echo '{\"name\":\"a\",\"event\":\"activity\"}'
              echo '{\"name\":\"a\",\"event\":\"exited\",\"signal\":11}'
              echo '{\"name\":\"a\",\"event\":\"exited\",\"code\":1}'; sleep 1000 ;;
          *) exit 2 ;;
@@ -305,11 +305,13 @@ async fn what_watch_says_is_told_at_once_and_nonsense_is_not() {
     let mut events = city.exec.subscribe();
     let token = city.start().await.unwrap();
     fs::write(city.root.join("go"), "").unwrap();
-    let event = tokio::time::timeout(LIMIT, events.recv())
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(event.kind, SessionEventKind::Exited(ExitStatus::Signal(11)));
+    for kind in [
+        SessionEventKind::Activity,
+        SessionEventKind::Exited(ExitStatus::Signal(11)),
+    ] {
+        let event = tokio::time::timeout(LIMIT, events.recv()).await;
+        assert_eq!(event.unwrap().unwrap().kind, kind);
+    }
     let look = city.exec.liveness(name("a"), token).await;
     assert_eq!(look, Ok(Liveness::Dead(ExitStatus::Signal(11))));
     assert!(events.try_recv().is_err(), "told once");
