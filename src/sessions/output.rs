@@ -13,12 +13,24 @@ const WINDOW_ALL: u64 = 1 << 20;
 /// Up to this much is read on the spot.
 const SHORT: u64 = 32 << 10;
 
-/// Whether what was written to `path` after `offset` is so little that to read it takes less
-/// time than to have another thread do it.
-pub(super) fn is_short(path: &Path, offset: u64) -> bool {
+/// How much was written to a file after an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    Nothing,
+    /// So little that to read it takes less time than to have another thread do it.
+    Little,
+    Much,
+}
+
+/// How much was written to `path` after `offset`.
+pub(super) fn written(path: &Path, offset: u64) -> Written {
     let size = path.metadata().map_or(0, |meta| meta.len());
-    let written = if offset > size { size } else { size - offset };
-    written <= SHORT
+    // One that is shorter than it was has been truncated by someone meanwhile.
+    match size.checked_sub(offset).unwrap_or(size) {
+        0 => Written::Nothing,
+        1..=SHORT => Written::Little,
+        _ => Written::Much,
+    }
 }
 
 /// The last `lines` lines of what was written to `path` after `offset`, all of it for 0.

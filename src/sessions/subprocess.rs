@@ -45,6 +45,7 @@ pub(super) use spawn::look_up;
 
 use super::delegate::delegate;
 use super::environment::DEFAULT_PASSTHROUGH;
+use super::output::Written;
 use super::prepare::Preparer;
 use super::processes::census::Census;
 use super::processes::{
@@ -325,10 +326,13 @@ impl Inner {
             (meta.log_offset, meta.rotated)
         };
         // The restart after a crash waits for its last words, most often none or few.
-        if rotated.is_none() && output::is_short(&log, offset) {
-            return output::tail(&log, offset, lines).map_err(backend);
+        match output::written(&log, offset) {
+            Written::Nothing if rotated.is_none() => Ok(String::new()),
+            Written::Little if rotated.is_none() => {
+                output::tail(&log, offset, lines).map_err(backend)
+            }
+            _ => blocking(move || output::tail_across(&log, offset, rotated, lines)).await,
         }
-        blocking(move || output::tail_across(&log, offset, rotated, lines)).await
     }
 
     async fn copy_to(

@@ -56,20 +56,25 @@ impl Meta {
 
 /// Tells one version of a note from the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
 }
 
-impl Files {
-    fn stamp(&self, name: &SessionName) -> io::Result<Stamp> {
-        let meta = fs::metadata(self.note(name))?;
-        Ok(Stamp {
+impl Stamp {
+    pub(super) fn of(meta: &fs::Metadata) -> Self {
+        Self {
             inode: meta.ino(),
             size: meta.len(),
             modified: (meta.mtime(), meta.mtime_nsec()),
-        })
+        }
+    }
+}
+
+impl Files {
+    fn stamp(&self, name: &SessionName) -> io::Result<Stamp> {
+        Ok(Stamp::of(&fs::metadata(self.note(name))?))
     }
 
     /// Excludes other writers of the session's files, in this process and in others. Blocks.
@@ -144,8 +149,10 @@ impl Run {
 
     fn first_note(&self, files: &Files, turn: io::Result<Lock>) {
         let written = turn.and_then(|_turn| {
-            let note = self.note_with(files, &lock(&self.meta));
-            files.write_first_note(&self.name, &note)
+            let mut meta = lock(&self.meta);
+            let note = self.note_with(files, &meta);
+            meta.seen = Some(files.write_first_note(&self.name, &note)?);
+            Ok(())
         });
         if let Err(error) = written {
             tracing::warn!(session = %self.name, %error, "failed to write the note of a session");

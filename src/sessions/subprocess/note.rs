@@ -14,6 +14,7 @@ use gascity_actors::ports::Note;
 use rustix::fs::{CWD, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use super::meta::Stamp;
 use crate::sessions::processes::Mark;
 
 /// What is known of a run beyond the life of the supervisor. For liveness only a hint: the
@@ -131,7 +132,11 @@ impl Files {
     /// processes. In exchange no file is made, removed or renamed: ext4 starts to write to the
     /// disk when a file is renamed onto another, and to make a file it has to pass by every one
     /// that was removed in the last minutes, which soon costs more than the spawn.
-    pub(super) fn write_first_note(&self, name: &SessionName, note: &NoteFile) -> io::Result<()> {
+    pub(super) fn write_first_note(
+        &self,
+        name: &SessionName,
+        note: &NoteFile,
+    ) -> io::Result<Stamp> {
         let path = self.note(name);
         let open = || {
             let mut options = OpenOptions::new();
@@ -149,10 +154,12 @@ impl Files {
         file.write_all(&text)?;
         // Not to nothing at first: that too makes ext4 write to the disk.
         let length = text.len() as u64;
-        if file.metadata()?.len() > length {
+        let mut meta = file.metadata()?;
+        if meta.len() > length {
             file.set_len(length)?;
+            meta = file.metadata()?;
         }
-        Ok(())
+        Ok(Stamp::of(&meta))
     }
 
     /// Replaces the note of a session as a whole.
