@@ -19,8 +19,13 @@ pub(crate) fn measure() {
 fn measure_with(agents: usize) {
     println!("start: {agents} agents (sleep), all started, {ROUNDS} rounds");
     let words = ["/bin/sleep".to_owned(), "600".to_owned()];
-    for round in 1..=ROUNDS {
-        let (bare, city) = (floor_time(agents, &words), city_time(agents, &words));
+    // Kept to the end: a file system may be slow to make files where many were just removed.
+    let dirs: Vec<_> = (0..ROUNDS).map(|_| tempfile::tempdir().unwrap()).collect();
+    for (round, dir) in (1..).zip(&dirs) {
+        let (bare, city) = (
+            floor_time(agents, &words),
+            city_time(dir.path(), agents, &words),
+        );
         println!(
             "  round {round}: floor {:.0} ms, city {:.0} ms, ratio {:.2}",
             bare.as_secs_f64() * 1e3,
@@ -43,15 +48,14 @@ fn floor_time(agents: usize, words: &[String]) -> Duration {
     took
 }
 
-fn city_time(agents: usize, words: &[String]) -> Duration {
-    let dir = tempfile::tempdir().unwrap();
+fn city_time(dir: &Path, agents: usize, words: &[String]) -> Duration {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let spec = spec(dir.path(), agents, words);
+        let spec = spec(dir, agents, words);
         let city = City::from_spec(spec.build().unwrap());
         let began = Instant::now();
         let city = city.spawn().await.unwrap();

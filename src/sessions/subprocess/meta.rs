@@ -87,6 +87,12 @@ impl Files {
         let path = self.locks.join(name.as_str());
         or_create_dir(&self.locks, || take_turn(&path, limit))
     }
+
+    /// Whether anybody has ever taken a turn. If not, the start of a session need not make the
+    /// file for it.
+    fn has_turns(&self, name: &SessionName) -> bool {
+        self.locks.join(name.as_str()).exists()
+    }
 }
 
 impl Run {
@@ -132,13 +138,16 @@ impl Run {
 
     /// Writes the first note of a run. Without it the run is still found, by its processes.
     pub(super) fn write_first_note(self: &Arc<Self>, files: &Arc<Files>) {
+        if !files.has_turns(&self.name) {
+            return self.first_note(files, Ok(None));
+        }
         match files.turn_within(&self.name, Duration::ZERO).transpose() {
-            Some(turn) => self.first_note(files, turn),
+            Some(turn) => self.first_note(files, turn.map(Some)),
             None => {
                 // Somebody is at the note of the run before: a start does not wait for that.
                 let (run, files) = (self.clone(), files.clone());
                 tokio::task::spawn_blocking(move || {
-                    let turn = files.turn(&run.name);
+                    let turn = files.turn(&run.name).map(Some);
                     if run.is_live() {
                         run.first_note(&files, turn); // else it may be removed already
                     }
@@ -147,7 +156,7 @@ impl Run {
         }
     }
 
-    fn first_note(&self, files: &Files, turn: io::Result<Lock>) {
+    fn first_note(&self, files: &Files, turn: io::Result<Option<Lock>>) {
         let written = turn.and_then(|_turn| {
             let mut meta = lock(&self.meta);
             let note = self.note_with(files, &meta);
