@@ -1,7 +1,7 @@
 //! What a Worker does: launched here, told to it as a message when it is done.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ractor::ActorProcessingErr;
@@ -44,7 +44,12 @@ impl WorkerState {
                 Effect::Start => self.start(),
                 Effect::Probe => self.probe(Duration::ZERO),
                 Effect::ProbeLater => self.probe(PROBE_RETRY),
-                Effect::Capture => self.capture(),
+                Effect::Capture => {
+                    if let Some(tail) = self.capture() {
+                        let effects = self.run.on_captured(tail);
+                        self.perform(effects)?;
+                    }
+                }
                 Effect::Interrupt(reason) => self.interrupt(reason),
                 Effect::ArmGrace(grace) => {
                     self.grace = Some(self.me.send_after(grace, WorkerMsg::Force));
@@ -147,15 +152,24 @@ impl WorkerState {
         });
     }
 
-    fn capture(&self) {
+    /// The last words, if they are at hand; else they come as a message. The restart waits for
+    /// them, and to hand them from task to task takes longer than to read a few.
+    fn capture(&self) -> Option<String> {
         let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
         let (session, lines) = (self.args.session.clone(), self.args.capture_lines);
-        tokio::spawn(async move {
+        let mut capture = Box::pin(async move {
             let peek = timeout(CAPTURE_LIMIT, ports.sessions.peek(session, lines)).await;
             // Last words are a courtesy; without them the end is reported all the same.
-            let tail = peek.ok().and_then(Result::ok).unwrap_or_default();
-            me.send(WorkerMsg::Captured(tail));
+            peek.ok().and_then(Result::ok).unwrap_or_default()
         });
+        let at_once = capture
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(tail) = at_once {
+            return Some(tail);
+        }
+        tokio::spawn(async move { me.send(WorkerMsg::Captured(capture.await)) });
+        None
     }
 
     /// Metadata is written in the order it is asked for.
