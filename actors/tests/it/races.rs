@@ -51,9 +51,11 @@ async fn an_exit_around_the_arrival_of_an_intent_leads_to_one_start_per_end() {
         let told = story(&city);
         let ends = told.iter().filter(|l| !l.starts_with("started")).count();
         assert_eq!(told.len(), 2 * ends + 1, "{steps}: {told:?}");
+        // The restart may meet the start after the crash, which then is given up for its own.
+        let given_up = usize::from(told[1..] == ["crashed db", "started db user"]);
         assert_eq!(
             city.sessions.count("start", None),
-            ends + 1,
+            ends + 1 + given_up,
             "{steps}: {told:?}"
         );
         assert_eq!(up(&city), ["db"], "{steps}");
