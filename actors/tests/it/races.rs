@@ -36,9 +36,14 @@ async fn an_exit_after_a_stop_intent_is_planned_whatever_the_status() {
 #[tokio::test(start_paused = true)]
 async fn an_exit_around_the_arrival_of_an_intent_leads_to_one_start_per_end() {
     let mut stories = BTreeSet::new();
-    for steps in 0..40 {
+    // Last words at hand are taken at once; others leave time for the restart to arrive.
+    let capture = [Duration::ZERO, Duration::from_millis(1)];
+    for (steps, capture) in (0..40).flat_map(|steps| capture.map(|capture| (steps, capture))) {
         let (town, city) = Town::with(city("a").agent(agent("db"))).await;
         pass(MINUTE).await;
+        if !capture.is_zero() {
+            city.sessions.delay("peek", "db", capture);
+        }
         let handle = town.city("a");
         let db = AgentName::new("db").unwrap();
         let restart = tokio::spawn(async move { handle.command(&db, Restart).await });
@@ -46,7 +51,7 @@ async fn an_exit_around_the_arrival_of_an_intent_leads_to_one_start_per_end() {
             tokio::task::yield_now().await;
         }
         city.sessions.exit("db", CRASH);
-        settle().await;
+        pass(SECOND).await;
         restart.await.unwrap().unwrap().unwrap();
         let told = story(&city);
         let ends = told.iter().filter(|l| !l.starts_with("started")).count();

@@ -335,6 +335,8 @@ impl Connector {
             .and(["set-option", "-g", "update-environment", ""])
             .and(["set-option", "-g", "history-limit", &history])
             .and(["set-option", "-g", "default-size", &size])
+            // Clients need it, agents do not; what each would have to drop costs a program more.
+            .and(["set-environment", "-g", "-u", "TMUX_TMPDIR"])
             .and(["show-environment", "-g"]);
         let blocks = link.ask(settings).await?;
         let Some(shown) = blocks.last().filter(|block| block.ok) else {
