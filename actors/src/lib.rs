@@ -18,5 +18,5 @@ mod worker;
 pub use city::{AgentCommand, CommandError, ReloadOutcome, StopMode};
 pub use handle::{AskError, CityRef, Machine, MachineRef};
 pub use machine::{MachinePorts, MachineSettings, Reconciled, stop_sessions};
-pub use session::{ReachError, SessionRef};
+pub use session::{Nudged, ReachError, SessionRef, When};
 pub use tree::{Handling, Kind, Node, Past, Shown, Tree, age};

@@ -20,8 +20,8 @@ pub use fingerprint::{Fingerprint, canonical_hash, sha256_hex};
 pub use launch::{Command, Dismiss, Launch, Prompt, PromptMode, RigRef, Stdin};
 pub use name::{AgentName, CityName, NameError, RunToken, SessionName};
 pub use spec::{
-    AgentSpec, Blueprint, CitySpec, Daemon, InstanceTexts, OnDrift, PoolSpec, RestartLimit,
-    RestartType, SpecError, Strategy,
+    AgentSpec, Blueprint, CitySpec, Daemon, InstanceTexts, NudgeTimes, OnDrift, PoolSpec,
+    RestartLimit, RestartType, SpecError, Strategy,
 };
 pub use template::{Template, TemplateError};
 pub use view::{

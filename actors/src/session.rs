@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::model::{AgentName, RunToken, SessionName};
+use crate::model::{AgentName, NudgeTimes, RunToken, SessionName};
+use crate::policy::shows_prompt;
 use crate::ports::{AttachPlan, Caps, Delivery, Fence, PortFuture, SessionError, Sessions};
 
 const PEEK_LIMIT: Duration = Duration::from_secs(5);
 const ATTACH_LIMIT: Duration = Duration::from_secs(2);
-/// Waiting for others who talk to the session, for the text to arrive and for a reaction.
-const NUDGE_LIMIT: Duration = Duration::from_secs(60);
+/// For a text to arrive and for a reaction, once nobody else talks to the session.
+const TYPING_LIMIT: Duration = Duration::from_secs(30);
+/// A prompt further above was answered already.
+const BOTTOM: u32 = 8;
 
 /// A way to an agent's session that does not lead through its supervisor: a slow session keeps
 /// only the caller waiting. Touches the run it was asked for, and no other.
@@ -21,6 +24,29 @@ pub struct SessionRef {
     pub(crate) agent: AgentName,
     pub(crate) name: SessionName,
     pub(crate) run: Option<RunToken>,
+    prompt: Option<String>,
+    times: NudgeTimes,
+}
+
+/// When a message is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Once the program shows its prompt; at once where none is known or can be seen.
+    Idle,
+    /// Whatever it does.
+    Now,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nudged {
+    /// It was typed and submitted.
+    Delivered {
+        /// The agent was seen to react.
+        confirmed: bool,
+    },
+    /// The program was busy for too long; nothing was typed.
+    NotReady,
 }
 
 impl std::fmt::Debug for SessionRef {
@@ -70,7 +96,17 @@ impl SessionRef {
             agent,
             name,
             run,
+            prompt: None,
+            times: NudgeTimes::default(),
         }
+    }
+
+    /// How its program shows that it waits for input, and how long messages may take.
+    #[must_use]
+    pub fn talked_to(mut self, prompt: Option<String>, times: NudgeTimes) -> Self {
+        self.prompt = prompt;
+        self.times = times;
+        self
     }
 
     /// What can be done with the session.
@@ -91,19 +127,50 @@ impl SessionRef {
         self.within(PEEK_LIMIT, peek).await
     }
 
-    /// Types a message and submits it. Answers whether the agent was seen to react.
+    /// Types a message and submits it.
     ///
     /// # Errors
     /// If the agent does not run, or its provider cannot type.
-    pub async fn nudge(&self, text: String) -> Result<bool, ReachError> {
+    pub async fn nudge(&self, text: String, when: When) -> Result<Nudged, ReachError> {
         let Some(token) = self.run.clone() else {
             return Err(ReachError::NotRunning(self.agent.clone()));
         };
+        if when == When::Idle && !self.is_idle().await {
+            return Ok(Nudged::NotReady);
+        }
         let nudge = (self.sessions).nudge(self.name.clone(), Fence::Token(token), text);
-        match self.within(NUDGE_LIMIT, nudge).await? {
-            Delivery::Delivered { confirmed } => Ok(confirmed),
+        let limit = self.times.lock_timeout.saturating_add(TYPING_LIMIT);
+        match self.within(limit, nudge).await? {
+            Delivery::Delivered { confirmed } => Ok(Nudged::Delivered { confirmed }),
             Delivery::NoSession => Err(ReachError::NotRunning(self.agent.clone())),
         }
+    }
+
+    /// Waits until the program shows its prompt, on two looks in a row: one alone may fall between
+    /// two things it does.
+    async fn is_idle(&self) -> bool {
+        let Some(prompt) = self.prompt.as_deref().filter(|_| self.caps().screen) else {
+            return true;
+        };
+        let every = self.times.retry_interval;
+        let looking = async {
+            let mut shown = false;
+            loop {
+                let before = shown;
+                let peek = timeout(PEEK_LIMIT, self.sessions.peek(self.name.clone(), BOTTOM));
+                shown = match peek.await {
+                    Ok(Ok(screen)) => shows_prompt(&screen, prompt),
+                    // Not for long; the message itself finds out what is wrong.
+                    Ok(Err(SessionError::NotFound)) => return,
+                    _ => false,
+                };
+                if before && shown {
+                    return;
+                }
+                sleep(every).await;
+            }
+        };
+        timeout(self.times.ready_timeout, looking).await.is_ok()
     }
 
     /// What to run for a terminal on it.

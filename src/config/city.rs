@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gascity_actors::model::{
-    AgentSpec, CityName, CitySpec, Daemon, OnDrift, RestartLimit, Stdin, Strategy, Template,
+    AgentSpec, CityName, CitySpec, Daemon, NudgeTimes, OnDrift, RestartLimit, Stdin, Strategy,
+    Template,
 };
 
 use super::RigInfo;
@@ -178,6 +179,11 @@ pub(super) fn build(
                 .duration("startup_timeout")
                 .unwrap_or(Duration::from_secs(60)),
             setup_timeout: settings.setup_timeout,
+            nudge: NudgeTimes {
+                ready_timeout: settings.nudge_ready_timeout,
+                retry_interval: settings.nudge_retry_interval,
+                lock_timeout: settings.nudge_lock_timeout,
+            },
             suspended,
             identity: identity(&composed.city, around),
             agents,

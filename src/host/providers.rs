@@ -167,6 +167,9 @@ impl HostProviders {
             exec.set_timeouts(session.exec_timeout, session.exec_start_timeout);
             exec.set_passthrough(&session.env_passthrough);
         }
+        if let Some((_, tmux)) = &built.tmux {
+            tmux.set_nudging(session.nudge_lock_timeout, session.debounce);
+        }
     }
 }
 

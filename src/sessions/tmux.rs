@@ -111,6 +111,15 @@ struct Inner {
     /// Servers of runs that may still be there.
     servers: Mutex<HashMap<i32, Arc<OwnedFd>>>,
     closed: AtomicBool,
+    pace: Mutex<Pace>,
+}
+
+/// How long a message waits for others that are being typed, and the time between a typed text
+/// and Enter.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    turn: Duration,
+    debounce: Duration,
 }
 
 /// One session name.
@@ -167,6 +176,10 @@ impl Tmux {
             server: tokio::sync::Mutex::default(),
             servers: Mutex::default(),
             closed: AtomicBool::new(false),
+            pace: Mutex::new(Pace {
+                turn: config.nudge_lock,
+                debounce: config.debounce,
+            }),
             config,
         })))
     }
@@ -183,6 +196,12 @@ impl Tmux {
     /// Globs over the names of variables that agents inherit, from the next start on.
     pub fn set_passthrough(&self, globs: &[String]) {
         self.0.preparer.set_passthrough(globs);
+    }
+
+    /// Changes how messages are typed from now on; see [`TmuxConfig`].
+    pub fn set_nudging(&self, nudge_lock: Duration, debounce: Duration) {
+        let turn = nudge_lock;
+        *lock(&self.0.pace) = Pace { turn, debounce };
     }
 
     /// Lets go of the server: no session is touched, none is looked at any more, and no connection

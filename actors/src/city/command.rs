@@ -98,12 +98,15 @@ impl CityState {
             return Err(CommandError::NotFound(agent.clone()));
         };
         let run = entry.slot.run.as_ref().map(|run| run.token.clone());
-        Ok(SessionRef::new(
+        let spec = &entry.slot.spec;
+        let session = SessionRef::new(
             self.args.ports.sessions.clone(),
             agent.clone(),
-            entry.slot.spec.session.clone(),
+            spec.session.clone(),
             run,
-        ))
+        );
+        let prompt = spec.launch.ready_prompt_prefix.clone();
+        Ok(session.talked_to(prompt, self.args.spec.nudge))
     }
 
     fn need_run(&self, agent: &AgentName) -> Result<(), CommandError> {

@@ -9,7 +9,8 @@ use super::fingerprint::Fingerprint;
 use super::launch::{Command, Launch, Stdin};
 use super::name::{AgentName, CityName, SessionName};
 use super::spec::{
-    AgentSpec, CitySpec, Daemon, OnDrift, PoolSpec, RestartLimit, RestartType, SpecError, Strategy,
+    AgentSpec, CitySpec, Daemon, NudgeTimes, OnDrift, PoolSpec, RestartLimit, RestartType,
+    SpecError, Strategy,
 };
 
 /// Builds a [`CitySpec`]; see [`CitySpec::builder`].
@@ -21,6 +22,7 @@ pub struct CitySpecBuilder {
     daemon: Daemon,
     startup_timeout: Duration,
     setup_timeout: Duration,
+    nudge: NudgeTimes,
     suspended: bool,
     max_agents: Option<usize>,
     provider: String,
@@ -55,6 +57,7 @@ impl CitySpecBuilder {
             daemon: Daemon::default(),
             startup_timeout: Duration::from_secs(60),
             setup_timeout: Duration::from_secs(10),
+            nudge: NudgeTimes::default(),
             suspended: false,
             max_agents: None,
             provider: "auto".into(),
@@ -90,6 +93,12 @@ impl CitySpecBuilder {
     /// How long one setup line may take.
     pub fn setup_timeout(mut self, limit: Duration) -> Self {
         self.setup_timeout = limit;
+        self
+    }
+
+    /// How long messages for agents may take.
+    pub fn nudge(mut self, times: NudgeTimes) -> Self {
+        self.nudge = times;
         self
     }
 
@@ -139,6 +148,7 @@ impl CitySpecBuilder {
             daemon: self.daemon,
             startup_timeout: self.startup_timeout,
             setup_timeout: self.setup_timeout,
+            nudge: self.nudge,
             suspended: self.suspended,
             max_agents: self.max_agents,
             provider: self.provider,

@@ -30,6 +30,8 @@ pub struct CitySpec {
     pub startup_timeout: Duration,
     /// How long one setup line may take (`[session] setup_timeout`).
     pub setup_timeout: Duration,
+    /// How long messages for agents may take (`[session] nudge_*`).
+    pub nudge: NudgeTimes,
     /// `[workspace] suspended`: no agent runs.
     pub suspended: bool,
     /// Most live sessions at once (`[workspace] max_agents`); `None` is no limit.
@@ -45,6 +47,27 @@ pub struct CitySpec {
     /// The whole config as JSON, secrets masked, for whoever asks what is in force. Opaque to the
     /// tree; empty for a city built in code.
     pub document: Arc<str>,
+}
+
+/// How long messages for agents may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NudgeTimes {
+    /// How long a program may be busy before the message is given up.
+    pub ready_timeout: Duration,
+    /// Time between two looks at it.
+    pub retry_interval: Duration,
+    /// How long others may be talking to it.
+    pub lock_timeout: Duration,
+}
+
+impl Default for NudgeTimes {
+    fn default() -> Self {
+        Self {
+            ready_timeout: Duration::from_secs(10),
+            retry_interval: Duration::from_millis(500),
+            lock_timeout: Duration::from_secs(30),
+        }
+    }
 }
 
 /// Supervision settings of a city (`[daemon]`).

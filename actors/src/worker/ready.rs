@@ -10,6 +10,7 @@ use super::effects::PROBE_LIMIT;
 use super::run::InVain;
 use super::{dialogs, setup};
 use crate::model::{Began, FailureClass, RunToken, StartFailure};
+use crate::policy::shows_prompt;
 use crate::ports::{Caps, CityPorts, Fence, Liveness, SessionError, StartSpec, Started};
 
 /// How often is looked whether it is ready.
@@ -121,13 +122,7 @@ impl Rising {
         let Ok(Ok(screen)) = timeout(PROBE_LIMIT, look).await else {
             return false;
         };
-        let plain = |text: &str| text.replace('\u{a0}', " ");
-        let prefix = plain(prefix);
-        screen.lines().any(|line| {
-            let line = plain(line);
-            // A screen cuts the blanks at the end of a line.
-            line.starts_with(&prefix) || line == prefix.trim_end()
-        })
+        shows_prompt(&screen, prefix)
     }
 
     /// An error if the run is known to be over. Cannot observe is not dead.

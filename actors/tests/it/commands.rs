@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use gascity_actors::AgentCommand::{Drain, Kill, RequestRestart, Restart, Unquarantine};
-use gascity_actors::CommandError;
 use gascity_actors::memory::MemoryCity;
-use gascity_actors::model::{AgentState, RestartType};
+use gascity_actors::model::{AgentState, CitySpecBuilder, NudgeTimes, RestartType};
 use gascity_actors::ports::Note;
+use gascity_actors::{CommandError, Nudged, ReachError, When};
 
 use crate::util::{
     CRASH, HOUR, MINUTE, Town, agent, city, dies_at_once, pass, save, settle, since, story,
@@ -226,11 +226,11 @@ async fn a_city_on_its_way_out_takes_no_commands() {
 async fn a_message_reaches_the_run_it_is_meant_for_and_no_other() {
     let (town, city) = one().await;
     let session = town.session("a", "db").await;
-    assert_eq!(session.nudge("look".into()).await, Ok(true));
+    assert_eq!(session.nudge("look".into(), When::Now).await, DELIVERED);
     assert_eq!(city.sessions.nudges("db"), ["look"]);
     city.sessions.exit("db", CRASH);
     pass(MINUTE).await;
-    let error = session.nudge("again".into()).await.unwrap_err();
+    let error = session.nudge("again".into(), When::Now).await.unwrap_err();
     assert_eq!(error.to_string(), "db is not running");
     assert_eq!(city.sessions.nudges("db"), [""; 0]);
     let error = session.attach(false).await.unwrap_err();
@@ -238,4 +238,73 @@ async fn a_message_reaches_the_run_it_is_meant_for_and_no_other() {
         error.to_string(),
         "db has no attach: sessions of the provider fake cannot do this"
     );
+}
+
+const DELIVERED: Result<Nudged, ReachError> = Ok(Nudged::Delivered { confirmed: true });
+
+/// An agent that shows when it waits for input.
+fn prompting(times: NudgeTimes) -> CitySpecBuilder {
+    let agent = agent("db").launch(|launch| launch.ready_prompt_prefix = Some("> ".into()));
+    city("a").nudge(times).agent(agent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_waits_for_the_prompt_on_two_looks_in_a_row() {
+    let town = Town::new().await;
+    let city = town.add(prompting(NudgeTimes::default()));
+    settle().await;
+    city.sessions.say("db", "> \n");
+    pass(SECOND).await;
+    city.sessions.say("db", &"busy\n".repeat(20));
+    let session = town.session("a", "db").await;
+    let began = tokio::time::Instant::now();
+    let told = tokio::spawn(async move { session.nudge("look".into(), When::Idle).await });
+    pass(3 * SECOND).await;
+    assert_eq!(city.sessions.nudges("db"), [""; 0], "an old prompt is none");
+    city.sessions.say("db", "> \n");
+    assert_eq!(told.await.unwrap(), DELIVERED);
+    assert_eq!(city.sessions.nudges("db"), ["look"]);
+    let took = began.elapsed();
+    assert!(
+        took >= Duration::from_millis(3500),
+        "one look is not enough: {took:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_agent_is_told_nothing_unless_it_must_be() {
+    let town = Town::new().await;
+    let city = town.add(prompting(NudgeTimes::default()));
+    settle().await;
+    city.sessions.say("db", "> \n");
+    pass(SECOND).await;
+    city.sessions.say("db", &"busy\n".repeat(20));
+    let session = town.session("a", "db").await;
+    let began = tokio::time::Instant::now();
+    let told = session.nudge("look".into(), When::Idle).await;
+    assert_eq!(told, Ok(Nudged::NotReady));
+    assert_eq!(began.elapsed(), 10 * SECOND);
+    assert_eq!(city.sessions.nudges("db"), [""; 0]);
+    assert_eq!(session.nudge("now".into(), When::Now).await, DELIVERED);
+    // The limits follow the config.
+    let times = NudgeTimes {
+        ready_timeout: 3 * SECOND,
+        ..NudgeTimes::default()
+    };
+    save(&city, prompting(times)).await;
+    let session = town.session("a", "db").await;
+    let began = tokio::time::Instant::now();
+    let told = session.nudge("look".into(), When::Idle).await;
+    assert_eq!((told, began.elapsed()), (Ok(Nudged::NotReady), 3 * SECOND));
+    assert_eq!(city.sessions.nudges("db"), ["now"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_prompt_is_known_nothing_is_waited_for() {
+    let (town, city) = one().await;
+    let session = town.session("a", "db").await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(session.nudge("look".into(), When::Idle).await, DELIVERED);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(city.sessions.nudges("db"), ["look"]);
 }

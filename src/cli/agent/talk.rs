@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal as _, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use gascity_actors::{Nudged, When};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,9 +15,6 @@ use crate::cli::context::{Context, read};
 use crate::cli::discover::Access;
 use crate::cli::error::{CliError, CliResult, Code};
 use crate::model::InstanceView;
-
-/// Beyond the supervisor's own limit, which waits for others who talk to the same agent.
-const NUDGE_LIMIT: Duration = Duration::from_secs(70);
 
 /// Arguments of `gc agent nudge`.
 #[derive(Debug, Args)]
@@ -33,6 +30,9 @@ pub(super) struct NudgeArgs {
     /// Read the text from standard input
     #[arg(long, conflicts_with = "text")]
     stdin: bool,
+    /// When the text is typed
+    #[arg(long, value_enum, default_value = "wait-idle", value_name = "WHEN")]
+    delivery: Delivery,
 }
 
 /// Arguments of `gc agent attach`.
@@ -48,33 +48,60 @@ pub(super) struct AttachArgs {
     read_only: bool,
 }
 
+/// When a message reaches the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Delivery {
+    /// Once it waits for input
+    WaitIdle,
+    /// Now, whatever it does
+    Immediate,
+    /// Later, when it asks (not in this version)
+    Queue,
+}
+
 impl NudgeArgs {
     /// Types the text into the session.
     ///
     /// # Errors
-    /// [`Code::Unsupported`] where nothing can be typed.
+    /// [`Code::Unsupported`] where nothing can be typed, [`Code::Conflict`] if the agent is busy.
     pub(super) fn run(&self, context: &Context) -> CliResult<u8> {
         #[derive(Deserialize)]
         struct Answer {
+            status: String,
             confirmed: bool,
         }
+        let (when, word) = self.when()?;
         let text = self.text()?;
         let mut roster = Roster::load(context, Access::Change)?;
         let agent = roster.find(&self.agent)?.clone();
         let name = &agent.qualified_name;
-        let confirmed = match &mut roster.source {
+        let nudged = match &mut roster.source {
             Source::Live(client) => {
-                let params = json!({"path": roster.root, "agent": name, "text": text});
-                let answer = client.call_within("agent.nudge", params, Some(NUDGE_LIMIT));
+                let params =
+                    json!({"path": roster.root, "agent": name, "text": text, "delivery": word});
+                // The supervisor has limits of its own, as long as the config says.
+                let answer = client.call_within("agent.nudge", params, None);
                 let answer = answer.map_err(|error| helped(error.into(), &agent))?;
-                read::<Answer>(answer)?.confirmed
+                let Answer { status, confirmed } = read(answer)?;
+                match status.as_str() {
+                    "not_ready" => Nudged::NotReady,
+                    _ => Nudged::Delivered { confirmed },
+                }
             }
             Source::Files => {
                 let offline = Offline::open(context, &roster.root)?;
                 let done =
-                    offline.reach(&agent, |session| async move { session.nudge(text).await });
+                    offline.reach(
+                        &agent,
+                        |session| async move { session.nudge(text, when).await },
+                    );
                 done.map_err(|error| helped(error, &agent))?
             }
+        };
+        let Nudged::Delivered { confirmed } = nudged else {
+            let message = format!("{name} is busy, nothing was typed: its prompt did not show");
+            let hint = format!("gc agent nudge {name} --delivery immediate TEXT");
+            return Err(CliError::new(Code::Conflict, message).hint(hint));
         };
         if context.out.json {
             let document = json!({"agent": name, "status": "delivered", "confirmed": confirmed});
@@ -85,6 +112,19 @@ impl NudgeArgs {
             context.out.line("delivered, but no reaction was seen")?;
         }
         Ok(0)
+    }
+
+    fn when(&self) -> CliResult<(When, &'static str)> {
+        match self.delivery {
+            Delivery::WaitIdle => Ok((When::Idle, "wait-idle")),
+            Delivery::Immediate => Ok((When::Now, "immediate")),
+            Delivery::Queue => {
+                let message = "messages cannot be kept for later: that needs the work store, \
+                               which this version does not have";
+                let hint = format!("gc agent nudge {} --delivery wait-idle TEXT", self.agent);
+                Err(CliError::new(Code::Unsupported, message).hint(hint))
+            }
+        }
     }
 
     fn text(&self) -> CliResult<String> {

@@ -1,6 +1,6 @@
 //! What is done with the session of one agent: peek, nudge, attach.
 
-use gascity_actors::{ReachError, SessionRef};
+use gascity_actors::{Nudged, ReachError, SessionRef, When};
 use serde_json::{Value, json};
 
 use super::agent::{agent_param, bad, refused};
@@ -19,13 +19,24 @@ impl Ops {
         Ok(Reply::One(json!({ "text": text.map_err(unreached)? })))
     }
 
-    /// `agent.nudge`: `{path, agent, text}` to `{confirmed}`.
+    /// `agent.nudge`: `{path, agent, text, delivery?}` to `{status, confirmed}`; the status is
+    /// `delivered` or `not_ready`.
     pub(super) async fn agent_nudge(&self, params: &Value) -> Answer {
         let text = params["text"].as_str();
         let text = text.ok_or_else(|| bad("the parameter `text` is missing"))?;
-        let confirmed = self.reach(params).await?.nudge(text.to_owned()).await;
-        let confirmed = confirmed.map_err(unreached)?;
-        Ok(Reply::One(json!({ "confirmed": confirmed })))
+        let when = match params["delivery"].as_str() {
+            None | Some("wait-idle") => When::Idle,
+            Some("immediate") => When::Now,
+            Some(_) => return Err(bad("`delivery` is `wait-idle` or `immediate`")),
+        };
+        let nudged = self.reach(params).await?.nudge(text.to_owned(), when).await;
+        let (status, confirmed) = match nudged.map_err(unreached)? {
+            Nudged::Delivered { confirmed } => ("delivered", confirmed),
+            Nudged::NotReady => ("not_ready", false),
+        };
+        Ok(Reply::One(
+            json!({ "status": status, "confirmed": confirmed }),
+        ))
     }
 
     /// `agent.attach`: `{path, agent, read_only?}` to `{argv, unset}`, for the caller to run.

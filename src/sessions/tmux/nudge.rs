@@ -12,9 +12,9 @@ use super::line::Line;
 use super::parser::Block;
 use super::run::Run;
 use super::server::Server;
-use super::{Inner, backend, check, lost};
+use super::{Inner, Pace, backend, check, lost};
 use crate::control::lock::{Lock, take_turn};
-use crate::sessions::processes::Led as _;
+use crate::sessions::processes::{Led as _, lock};
 
 /// Up to this much is typed; more is pasted.
 const TYPED: usize = 512;
@@ -63,7 +63,7 @@ impl Inner {
         if text.is_empty() {
             return Ok(Delivery::Delivered { confirmed: true });
         }
-        let limit = self.config.nudge_lock;
+        let limit = self.pace().turn;
         let slot = self.slot(name);
         let typing = timeout(limit, slot.typing.lock()).await;
         let _typing = typing.map_err(|_| SessionError::Busy)?;
@@ -109,9 +109,13 @@ impl Inner {
         }
     }
 
+    fn pace(&self) -> Pace {
+        *lock(&self.pace)
+    }
+
     async fn pause(&self, text: &str) {
         let pieces = u32::try_from(text.len().saturating_sub(1) / TYPED).unwrap_or(u32::MAX);
-        let wait = self.config.debounce + DEBOUNCE_MORE.saturating_mul(pieces);
+        let wait = self.pace().debounce + DEBOUNCE_MORE.saturating_mul(pieces);
         sleep(wait.min(DEBOUNCE_MOST)).await;
     }
 

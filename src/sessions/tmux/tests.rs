@@ -286,3 +286,15 @@ async fn a_lost_connection_or_keeper_costs_no_agent() {
     }
     assert!(events.try_recv().is_err(), "nobody ended");
 }
+
+#[tokio::test]
+async fn how_long_a_message_waits_for_others_may_change_at_any_time() {
+    let Some(town) = Town::new() else { return };
+    town.start("a", "run-1", "exec sleep 1000").await;
+    let name = SessionName::new("a").unwrap();
+    let slot = town.tmux.0.slot(&name);
+    let _typing = slot.typing.lock().await;
+    town.tmux.set_nudging(Duration::ZERO, Duration::ZERO);
+    let told = town.tmux.nudge(name, Fence::Any, "hi".to_owned()).await;
+    assert_eq!(told, Err(SessionError::Busy));
+}

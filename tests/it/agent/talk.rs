@@ -51,3 +51,33 @@ fn what_sessions_cannot_do_is_said_with_what_works_instead() {
     let error = refusal(&place, &city, &["agent", "peek", "w"], 8);
     assert_eq!(error["hint"], "gc agent peek w --log");
 }
+
+#[test]
+fn a_busy_agent_is_left_alone_unless_the_message_cannot_wait() {
+    let place = Place::new();
+    let toml = format!(
+        "{QUIET}[session]\nprovider = \"fake\"\nstartup_timeout = \"100ms\"\n\
+         nudge_ready_timeout = \"100ms\"\nnudge_retry_interval = \"10ms\"\n{}\
+         ready_prompt_prefix = \"> \"\n",
+        sleeper("w")
+    );
+    let city = up(&place, &toml);
+    for busy in [
+        &["agent", "nudge", "w", "hi"][..],
+        &["agent", "nudge", "w", "hi", "--delivery", "wait-idle"],
+    ] {
+        let error = refusal(&place, &city, busy, 1);
+        assert_eq!(error["code"], "conflict");
+        let hint = "gc agent nudge w --delivery immediate TEXT";
+        assert_eq!(error["hint"], hint);
+    }
+    let now = ["agent", "nudge", "w", "hi", "--delivery", "immediate"];
+    assert_eq!(place.gc(&city, &now).ok().out, "delivered\n");
+    // Nothing keeps a message for later yet.
+    let later = ["agent", "nudge", "w", "hi", "--delivery", "queue"];
+    let error = refusal(&place, &city, &later, 8);
+    assert_eq!(error["code"], "unsupported");
+    place
+        .gc(&city, &["agent", "nudge", "w", "hi", "--delivery", "x"])
+        .fails(2);
+}
