@@ -172,6 +172,7 @@ fn names_are_found_suggested_or_ambiguous() {
     place.gc(&city, &["stop"]).ok();
 }
 
+// C22
 #[test]
 fn several_are_not_killed_unless_somebody_says_yes() {
     let place = Place::new();
@@ -206,6 +207,7 @@ fn several_are_not_killed_unless_somebody_says_yes() {
     place.gc(&city, &["stop"]).ok();
 }
 
+// C14
 #[test]
 fn a_quarantined_agent_is_unquarantined_and_starts_at_once() {
     let place = Place::new();

@@ -41,6 +41,7 @@ fn a_city_is_found_from_below_by_path_by_name_and_by_environment() {
     place.gc(&elsewhere, &["stop", "town"]).ok();
 }
 
+// C5
 #[test]
 fn a_slip_of_the_finger_is_answered_and_never_run() {
     let place = Place::new();
@@ -71,6 +72,7 @@ fn a_slip_of_the_finger_is_answered_and_never_run() {
     );
 }
 
+// C10
 #[test]
 fn while_nobody_runs_files_answer() {
     let place = Place::new();

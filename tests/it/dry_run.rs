@@ -31,6 +31,7 @@ fn layered() -> String {
     format!("{QUIET}{}", agents.concat())
 }
 
+// C4
 #[test]
 fn a_dry_run_names_every_wave_and_touches_nothing() {
     let place = Place::new();

@@ -52,6 +52,7 @@ fn the_newest_of_a_kind_are_shown() {
     assert!(place.gc(&city, &past).ok().out.contains("agent.started"));
 }
 
+// C18
 #[test]
 fn a_reader_that_has_enough_is_no_failure() {
     let place = Place::new();

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::util::{Place, contents};
 
+// C2
 #[test]
 fn an_existing_city_is_left_byte_for_byte() {
     let place = Place::new();

@@ -45,6 +45,7 @@ const LIFE: &[(&[&str], &str)] = &[
     (&["supervisor", "stop", "--force"], "killed"),
 ];
 
+// C6
 #[test]
 fn every_command_answers_with_one_document() {
     let place = Place::new();
@@ -62,6 +63,7 @@ fn every_command_answers_with_one_document() {
     }
 }
 
+// C6
 #[test]
 fn every_failure_is_one_error_object() {
     let place = Place::new();
@@ -117,6 +119,7 @@ fn impostor(place: &Place, answer: Option<Value>) {
     });
 }
 
+// C21
 #[test]
 fn a_supervisor_of_another_protocol_is_named_with_a_way_out() {
     let place = Place::new();
@@ -131,6 +134,7 @@ fn a_supervisor_of_another_protocol_is_named_with_a_way_out() {
     }
 }
 
+// C21
 #[test]
 fn a_supervisor_that_never_answers_is_a_timeout_that_names_the_log() {
     let place = Place::new();

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 
 use crate::util::{Place, QUIET, count, events, eventually, is_alive, kill, sleeper};
 
+// C13
 #[test]
 fn a_demo_city_starts_survives_a_kill_and_stops_without_a_trace() {
     let place = Place::new();
@@ -155,6 +156,7 @@ fn fault_drills_are_denied_unless_the_supervisor_allows_them() {
     place.gc(&city, &["stop"]).ok();
 }
 
+// C19
 #[test]
 fn a_broken_config_is_shown_with_its_line_and_nothing_changes() {
     let place = Place::new();
@@ -189,6 +191,7 @@ fn a_broken_config_is_shown_with_its_line_and_nothing_changes() {
     );
 }
 
+// C19
 #[test]
 fn an_edit_is_applied_live_and_a_broken_one_keeps_the_old_config() {
     let place = Place::new();
@@ -216,6 +219,7 @@ fn an_edit_is_applied_live_and_a_broken_one_keeps_the_old_config() {
     place.gc(&city, &["stop"]).ok();
 }
 
+// C3
 #[test]
 fn starting_twice_and_at_once_gives_one_supervisor_and_one_registration() {
     let place = Place::new();
