@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use gascity_actors::{Node, Tree};
+use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 
 use super::context::{Context, Seat};
@@ -164,13 +165,22 @@ impl TreeArgs {
             0 => tree.to_string(),
             _ => format!("{tree:#}"),
         };
-        match context.out.width.filter(|_| !self.wide) {
-            None => text,
-            Some(width) => {
-                let lines: Vec<String> = text.lines().map(|line| clipped(line, width)).collect();
-                lines.join("\n")
+        let width = context.out.width.filter(|_| !self.wide);
+        let fitting = |line: &str| width.map_or_else(|| line.to_owned(), |w| clipped(line, w));
+        // A header, then a line for each node, then the sum.
+        let mut nodes = tree.root.walk();
+        let line = |(n, line): (usize, &str)| {
+            let node = if n == 0 { None } else { nodes.next() };
+            let full = node.map_or(0, |node| node.mailbox_depth);
+            match full {
+                _ if !context.out.colour => fitting(line),
+                1000.. => fitting(line).red().to_string(),
+                100..1000 => fitting(line).yellow().to_string(),
+                _ => fitting(line),
             }
-        }
+        };
+        let lines: Vec<String> = text.lines().enumerate().map(line).collect();
+        lines.join("\n")
     }
 
     fn text(&self, context: &Context, tree: &Tree) -> String {

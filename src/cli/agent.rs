@@ -20,9 +20,10 @@ use clap::{Args, Subcommand};
 
 use super::context::Context;
 use super::error::CliResult;
+pub(super) use act::restart_rig;
 pub(super) use hold::{CityHoldArgs, refused, take_up};
 pub(super) use inside::{Own, acknowledge};
-pub(super) use roster::{left, live_sessions};
+pub(super) use roster::{left, live_sessions, of_rig};
 
 /// Arguments of `gc agent`.
 #[derive(Debug, Args)]

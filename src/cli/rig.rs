@@ -10,9 +10,10 @@ use super::context::Context;
 use super::discover::Access;
 use super::error::{CliError, CliResult, Code};
 use super::output::Mark;
-use super::values::{count, table};
+use super::status::text::row;
+use super::values::{count, did_you_mean, table};
 use crate::config::edit::{self, Edited, Target};
-use crate::config::{self, Loader};
+use crate::config::{self, LoadedCity, Loader, RigInfo};
 
 /// Arguments of `gc rig`.
 #[derive(Debug, Args)]
@@ -31,6 +32,10 @@ enum RigCommand {
     Add(AddArgs),
     /// List the rigs, the city itself first
     List(ListArgs),
+    /// Show one rig and its agents
+    Status(RigStatusArgs),
+    /// Restart all agents of a rig that run
+    Restart(RigRestartArgs),
     /// Hold all agents of a rig back, in the config
     Suspend(HoldArgs),
     /// Let them run again
@@ -66,6 +71,25 @@ struct HoldArgs {
     rig: String,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  gc rig status backend\n  gc rig status backend --json")]
+struct RigStatusArgs {
+    /// Name of the rig
+    rig: String,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  gc rig restart backend -y\n  gc rig restart backend -y --no-wait"
+)]
+struct RigRestartArgs {
+    /// Name of the rig
+    rig: String,
+    /// Do not wait until they are up again
+    #[arg(long)]
+    no_wait: bool,
+}
+
 impl RigArgs {
     /// Does what was asked.
     ///
@@ -75,6 +99,8 @@ impl RigArgs {
         match &self.command {
             RigCommand::Add(args) => args.run(context),
             RigCommand::List(_) => list(context),
+            RigCommand::Status(args) => args.run(context),
+            RigCommand::Restart(args) => args.run(context),
             RigCommand::Suspend(args) => args.run(context, true),
             RigCommand::Resume(args) => args.run(context, false),
         }
@@ -195,6 +221,56 @@ fn list(context: &Context) -> CliResult<u8> {
     let header = ["NAME", "PATH", "PREFIX", "STATE", "AGENTS"];
     context.out.line(table(&header, &rows))?;
     Ok(0)
+}
+
+/// The rig of that name.
+fn find<'a>(loaded: &'a LoadedCity, name: &str) -> CliResult<&'a RigInfo> {
+    let found = loaded.rigs.iter().find(|rig| rig.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = loaded.rigs.iter().map(|rig| rig.name.as_str()).collect();
+        let mut error = CliError::new(Code::NotFound, format!("no rig {name:?}"));
+        error.hint = did_you_mean(name, &names).or_else(|| Some("gc rig add".to_owned()));
+        error
+    })
+}
+
+impl RigStatusArgs {
+    fn run(&self, context: &Context) -> CliResult<u8> {
+        let root = context.existing_city(None, Access::Read)?;
+        let loaded = config::load(&root).map_err(|error| CliError::config(&root, error))?;
+        let rig = find(&loaded, &self.rig)?;
+        let (agents, source) = super::agent::of_rig(context, &rig.name)?;
+        if context.out.json {
+            return context
+                .out
+                .document(&json!({
+                    "name": rig.name, "path": rig.path, "prefix": rig.prefix,
+                    "state": rig.state(), "agents": agents, "source": source
+                }))
+                .map(|()| 0);
+        }
+        let state = rig.state();
+        let head = format!("{}  {}  {state}", rig.name, rig.path.display());
+        context.out.line(head)?;
+        if agents.is_empty() {
+            context.out.note("no agents");
+            return Ok(0);
+        }
+        let now = chrono::Utc::now();
+        let rows: Vec<Vec<String>> = agents.iter().map(|agent| row(agent, now)).collect();
+        let header = ["NAME", "STATE", "UP", "RESTARTS", "NOTE"];
+        context.out.line(table(&header, &rows))?;
+        Ok(0)
+    }
+}
+
+impl RigRestartArgs {
+    fn run(&self, context: &Context) -> CliResult<u8> {
+        let root = context.existing_city(None, Access::Change)?;
+        let loaded = config::load(&root).map_err(|error| CliError::config(&root, error))?;
+        let rig = find(&loaded, &self.rig)?;
+        super::agent::restart_rig(context, &rig.name, !self.no_wait)
+    }
 }
 
 impl HoldArgs {

@@ -277,3 +277,23 @@ fn an_agent_that_was_killed_from_outside_is_charged_but_one_that_gc_killed_is_no
     assert_eq!(place.instance(&city, "a")["restarts_in_window"], 1);
     place.gc(&city, &["stop"]).ok();
 }
+
+#[test]
+fn a_rig_is_restarted_as_a_whole_and_alone() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("backend")).unwrap();
+    let rig = "[[rigs]]\nname = \"backend\"\npath = \"../backend\"\n";
+    let of_rig = |name: &str| format!("{}dir = \"backend\"\n", sleeper(name));
+    let agents = [sleeper("other"), of_rig("w"), of_rig("x")].concat();
+    let city = up(&place, &format!("{QUIET}{rig}{agents}"));
+    let names = ["backend/w", "backend/x", "other"];
+    let before = names.map(|name| place.pid(&city, name).unwrap());
+    place.gc(&city, &["rig", "restart", "backend"]).fails(2);
+    place.gc(&city, &["rig", "restart", "backend", "-y"]).ok();
+    let after = names.map(|name| place.pid(&city, name).unwrap());
+    assert!(before[0] != after[0] && before[1] != after[1]);
+    assert_eq!(before[2], after[2]);
+    place.gc(&city, &["stop"]).ok();
+    let none = place.gc(&city, &["rig", "restart", "backend", "-y"]).ok();
+    assert_eq!(none.err, "none of its agents run\n");
+}

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Deed;
 use super::hold::record_state;
 use super::offline::Offline;
-use super::roster::{Roster, Source};
+use super::roster::{Roster, Source, of_rig};
 use crate::cli::context::{Context, read};
 use crate::cli::discover::Access;
 use crate::cli::error::{CliError, CliResult};
@@ -94,6 +94,27 @@ impl RestartArgs {
         let said = |_: &InstanceView, _| "restarted".to_owned();
         act(context, &self.names, Deed::Restart, wait, said)
     }
+}
+
+/// Restarts the agents of a rig that run.
+///
+/// # Errors
+/// As `gc agent restart`.
+pub(in crate::cli) fn restart_rig(context: &Context, rig: &str, wait: bool) -> CliResult<u8> {
+    let (agents, _) = of_rig(context, rig)?;
+    let runs = |agent: &&InstanceView| agent.running;
+    let names: Vec<String> = agents
+        .iter()
+        .filter(runs)
+        .map(|agent| agent.qualified_name.to_string())
+        .collect();
+    if names.is_empty() && !context.out.json {
+        context.out.note("none of its agents run");
+        return Ok(0);
+    }
+    let names = Names { names, all: false };
+    let no_wait = !wait;
+    RestartArgs { names, no_wait }.run(context)
 }
 
 impl UnquarantineArgs {

@@ -53,6 +53,23 @@ pub(crate) fn live_sessions(context: &Context) -> CliResult<usize> {
     Ok(roster.agents.iter().filter(|agent| agent.running).count())
 }
 
+/// The agents of a rig, and where that was learnt.
+///
+/// # Errors
+/// As [`Roster::load`].
+pub(in crate::cli) fn of_rig(
+    context: &Context,
+    rig: &str,
+) -> CliResult<(Vec<InstanceView>, &'static str)> {
+    let mut roster = Roster::load(context, Access::Read)?;
+    let of = |agent: &InstanceView| {
+        let name = agent.qualified_name.as_str().rsplit_once('/');
+        name.is_some_and(|(own, _)| own == rig)
+    };
+    roster.agents.retain(of);
+    Ok((roster.agents, roster.source.word()))
+}
+
 /// The agents of a city that nobody runs: those configured, and whatever still lives.
 ///
 /// # Errors

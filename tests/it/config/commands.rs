@@ -246,6 +246,22 @@ fn rigs_and_agents_are_added_to_the_file() {
         )
     );
     place.gc(&city, &["rig", "resume", "backend"]).ok();
+    let rig = place
+        .gc(&city, &["rig", "status", "backend", "--json"])
+        .ok()
+        .json();
+    assert_eq!(
+        (&rig["name"], &rig["state"]),
+        (&"backend".into(), &"active".into())
+    );
+    assert_eq!(rig["agents"][0]["qualified_name"], "backend/w");
+    let text = place.gc(&city, &["rig", "status", "backend"]).ok().out;
+    assert!(
+        text.starts_with("backend  ") && text.contains("backend/w"),
+        "{text}"
+    );
+    let said = place.gc(&city, &["rig", "status", "bakend"]).fails(1);
+    assert!(said.err.contains("did you mean `backend`?"), "{said:?}");
     let listed = place.gc(&city, &["rig", "list"]).ok().out;
     assert!(
         listed.contains("NAME") && listed.contains("active"),
