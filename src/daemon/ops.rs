@@ -282,14 +282,16 @@ impl Ops {
 
     async fn city_status(&self, params: &Value) -> Answer {
         #[derive(Serialize)]
-        struct Status {
-            city: CityInfo,
+        struct Status<'a> {
+            city: &'a CityInfo,
             #[serde(skip_serializing_if = "Option::is_none")]
-            view: Option<CityView>,
+            view: Option<&'a CityView>,
         }
-        let city = self.city(params)?;
-        let view = self.door.city(&city.path).view().await.ok();
-        text(&Status { city, view })
+        let city = &self.city(params)?;
+        let detail = self.door.city(&city.path).detail().await.ok();
+        let (view, agents) = detail.unzip();
+        let view = view.as_ref();
+        with_agents(&Status { city, view }, agents)
     }
 
     /// The same as one object, ready to be shown to programs.
@@ -305,18 +307,9 @@ impl Ops {
                 mode: Some(self.mode().to_owned()),
             },
         };
-        let view = detail.as_ref().map(|(view, _)| view);
-        let whole = serde_json::to_string(&CityDetail::live(&info, view, &controller))
-            .map_err(|e| WireError::new(Code::Internal, e.to_string()))?;
-        let Some((_, agents)) = detail else {
-            return Ok(Reply::Text(vec![whole]));
-        };
-        let (before, behind) = around_agents(&whole);
-        Ok(Reply::Text(vec![
-            before.to_owned(),
-            agents,
-            behind.to_owned(),
-        ]))
+        let (view, agents) = detail.unzip();
+        let whole = CityDetail::live(&info, view.as_ref(), &controller);
+        with_agents(&whole, agents)
     }
 
     /// The config in force.
@@ -454,15 +447,18 @@ fn path_param(params: &Value) -> Result<PathBuf, WireError> {
     path.ok_or_else(|| WireError::new(Code::BadRequest, "the parameter `path` is missing"))
 }
 
-/// The document of a city, cut where its agents belong. Quotes within values are escaped, so there
-/// is one such place only.
-fn around_agents(whole: &str) -> (&str, &str) {
-    const AGENTS: &str = "\"instances\":";
-    let at = whole
-        .find(AGENTS)
-        .map_or(whole.len(), |at| at + AGENTS.len());
-    let (before, behind) = whole.split_at(at);
-    (before, behind.strip_prefix("[]").unwrap_or(behind))
+/// A document with an empty list of agents, and the text of them in its place. Quotes within values
+/// are escaped, so there is one such place only.
+fn with_agents(document: &impl Serialize, agents: Option<String>) -> Answer {
+    const NONE: &str = "\"instances\":[]";
+    let whole = serde_json::to_string(document)
+        .map_err(|e| WireError::new(Code::Internal, e.to_string()))?;
+    let (Some(agents), Some(at)) = (agents, whole.find(NONE)) else {
+        return Ok(Reply::Text(vec![whole]));
+    };
+    let (before, behind) = whole.split_at(at + NONE.len() - 2);
+    let pieces = vec![before.to_owned(), agents, behind[2..].to_owned()];
+    Ok(Reply::Text(pieces))
 }
 
 /// Large answers are written at once: a [`Value`] in between costs many times as much.
