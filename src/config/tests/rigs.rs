@@ -91,3 +91,19 @@ fn a_rig_needs_a_name_of_its_own_and_a_path() {
     let found = only(&rig("r", "path = '/'\nsuspendd = true"));
     assert_eq!(found.help.as_deref(), Some("did you mean `suspended`?"));
 }
+
+#[test]
+fn two_rigs_cannot_share_a_prefix() {
+    // Row 27.
+    let both = rig("my-app", "path = '/'") + &rig("mid_air", "path = '/'");
+    let found = only(&both);
+    assert_eq!(found.code, "duplicate-name");
+    assert!(found.message.contains("`ma`"), "{}", found.message);
+    assert_eq!(found.related[0].line, 2);
+    let apart = rig("my-app", "path = '/'") + &rig("mid_air", "path = '/'\nprefix = 'air'");
+    let prefixes: Vec<String> = loaded(&apart).rigs.into_iter().map(|r| r.prefix).collect();
+    assert_eq!(prefixes, ["ma", "air"]);
+    // Nor with the city.
+    let city = "[workspace]\nname = 'my-app'\n".to_owned() + &rig("mid_air", "path = '/'");
+    assert_eq!(only(&city).code, "duplicate-name");
+}
