@@ -73,6 +73,7 @@ const AGENT: &str = "[[agent]]\nname = \"a\"\nstart_command = \"sleep 60\"\n";
 
 #[test]
 fn an_empty_file_is_a_city_named_after_its_directory() {
+    // Row 1.
     let (_dir, root) = city("");
     let city = load(&root).expect("valid");
     assert_eq!(city.spec.name.as_str(), "demo");
@@ -84,6 +85,7 @@ fn an_empty_file_is_a_city_named_after_its_directory() {
 
 #[test]
 fn an_unknown_key_is_rendered_with_its_line_and_the_key_that_was_meant() {
+    // Row 2.
     let text = format!("{}[daemon]\nmax_restart = 3\n", "\n".repeat(10));
     assert_eq!(
         refused(&text).to_string(),
@@ -136,6 +138,7 @@ fn an_unknown_key_gets_the_help_that_fits() {
 
 #[test]
 fn a_number_for_a_duration_is_a_wrong_type_with_the_duration_that_was_meant() {
+    // Row 3.
     let found = only("[daemon]\npatrol_interval = 30\n");
     assert_eq!(found.code, "wrong-type");
     assert_eq!((found.line, found.column), (2, 19));
@@ -146,6 +149,7 @@ fn a_number_for_a_duration_is_a_wrong_type_with_the_duration_that_was_meant() {
 
 #[test]
 fn values_outside_their_grammar_or_range_are_invalid() {
+    // Row 4 and others.
     for line in [
         "[daemon]\npatrol_interval = '5mins'",
         "[daemon]\npatrol_interval = '-5s'",
@@ -221,6 +225,7 @@ fn only_the_first_hundred_problems_are_reported() {
 
 #[test]
 fn a_table_defined_twice_is_a_duplicate_key_that_names_the_first() {
+    // Row 8.
     let found = only("[workspace]\nname = 'x'\n\n[workspace]\n");
     assert_eq!(
         (found.code.as_str(), found.line, found.column),
@@ -239,6 +244,7 @@ fn a_syntax_error_hides_semantic_checks() {
 
 #[test]
 fn an_agent_name_used_twice_names_the_first() {
+    // Row 9, first half.
     let found = only(&format!("{AGENT}{AGENT}"));
     assert_eq!(
         (found.code.as_str(), found.line, found.column),
@@ -249,6 +255,7 @@ fn an_agent_name_used_twice_names_the_first() {
 
 #[test]
 fn an_agent_without_name_or_command_is_reported_at_its_header() {
+    // Row 20.
     let found = only("\n[[agent]]\nstart_command = 'x'\n");
     assert_eq!(
         (found.code.as_str(), found.line, found.column),
@@ -278,6 +285,7 @@ fn a_preset_that_does_not_exist_is_an_unknown_reference() {
 
 #[test]
 fn variables_of_gc_itself_are_reserved() {
+    // Row 24, first half.
     let found = only(&format!("{AGENT}env = {{ GC_AGENT = 'x' }}\n"));
     assert_eq!(
         (found.code.as_str(), found.path.as_str(), found.column),
@@ -309,6 +317,7 @@ fn a_first_delay_beyond_the_longest_is_a_conflict() {
 
 #[test]
 fn keys_of_the_older_tool_warn_and_the_city_loads() {
+    // Row 47.
     let city = loaded(&format!("[dolt]\nport = 1\n{AGENT}wake_mode = 'x'\n"));
     assert_eq!(
         places(&city.warnings),

@@ -194,6 +194,7 @@ fn a_broken_config_is_shown_with_its_line_and_nothing_changes() {
 // C19
 #[test]
 fn an_edit_is_applied_live_and_a_broken_one_keeps_the_old_config() {
+    // Row 33 of config.md.
     let place = Place::new();
     let city = place.city("town", &format!("{QUIET}{}", sleeper("a")));
     place.gc(&city, &["start"]).ok();

@@ -21,6 +21,7 @@ fn needs(text: &str) -> Vec<String> {
 
 #[test]
 fn the_same_name_in_two_directories_is_two_agents() {
+    // Row 9, second half.
     let city =
         loaded(&(agent_in("a", "w", "") + &agent_in("b/c", "w", "") + &agent_in("", "w", "")));
     let shown: Vec<_> = city
@@ -50,6 +51,7 @@ fn the_same_name_in_two_directories_is_two_agents() {
 
 #[test]
 fn an_unknown_agent_suggests_the_one_that_was_meant() {
+    // Row 15.
     let found = only(&(agent("a", "'nope'") + &agent("node", "")));
     assert_eq!(
         (found.code.as_str(), found.path.as_str(), found.column),
@@ -72,6 +74,7 @@ fn an_unknown_agent_suggests_the_one_that_was_meant() {
 
 #[test]
 fn a_bare_name_is_that_of_the_same_directory_before_the_citys() {
+    // Row 17.
     let city = [
         agent_in("r", "one", "depends_on = ['db', 'db']"),
         agent_in("r", "two", "depends_on = ['/db']"),
@@ -90,6 +93,7 @@ fn a_bare_name_is_that_of_the_same_directory_before_the_citys() {
 
 #[test]
 fn agents_that_wait_for_each_other_are_named_in_a_circle() {
+    // Row 16.
     let circle = agent("a", "'b'") + &agent("b", "'c'") + &agent("c", "'a'");
     let found = only(&circle);
     assert_eq!(found.code, "dependency-cycle");

@@ -17,6 +17,7 @@ fn instances(text: &str, count: u32) -> Vec<(String, String)> {
 
 #[test]
 fn without_a_maximum_a_pool_has_its_minimum_and_at_least_one() {
+    // Row 11.
     let max = |settings| {
         first_agent(&pool("w", settings))
             .pool
@@ -41,6 +42,7 @@ fn without_a_maximum_a_pool_has_its_minimum_and_at_least_one() {
 
 #[test]
 fn the_only_instance_of_a_pool_in_a_rig_has_its_name_and_the_rigs() {
+    // Row 13.
     let text = format!(
         "[[rigs]]\nname = 'r'\npath = '/'\n{}",
         agent_in("r", "w", "[agent.pool]\nmax = 1")
@@ -59,6 +61,7 @@ fn instances_share_the_fingerprint_of_their_template() {
 
 #[test]
 fn a_minimum_above_the_maximum_is_a_conflict_at_the_later_key() {
+    // Row 10, first half.
     let found = only(&pool("w", "min = 3\nmax = 2"));
     assert_eq!(
         (found.code.as_str(), found.path.as_str()),
@@ -86,6 +89,7 @@ fn a_drain_without_a_time_limit_is_never_forced() {
 
 #[test]
 fn an_instance_must_not_be_named_as_another_agent() {
+    // Row 12.
     let other = |name| agent_in("", name, "");
     for (text, line) in [
         (pool("w", "max = 3") + &other("w-2"), 9),

@@ -28,6 +28,7 @@ fn agents_of_a_rig_work_in_its_directory() {
 
 #[test]
 fn agents_of_a_rig_without_a_directory_are_held_and_the_city_loads() {
+    // Row 28, the part of the config.
     let (_dir, root) =
         city(rig("r", "path = 'app'") + &agent_in("r", "w", "") + &agent_in("", "other", ""));
     let before = load(&root).expect("valid");

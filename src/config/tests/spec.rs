@@ -8,6 +8,7 @@ use super::*;
 
 #[test]
 fn unexpanded_references_load_as_they_are() {
+    // Row 18, the part of the config.
     let agent = first_agent(&format!("{AGENT}env = {{ T = \"${{NOPE}}\" }}\n"));
     assert_eq!(agent.launch.env["T"], "${NOPE}");
 }
