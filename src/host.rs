@@ -75,6 +75,7 @@ impl Opener {
         let loaded = files.loaded().borrow().clone();
         let loaded = loaded.ok_or_else(|| failed("the config was not kept".into()))?;
         report_warnings(&loaded);
+        files.taken(&spec);
         let city = CityDir::new(&root);
         city.create().map_err(|error| failed(error.to_string()))?;
         let lock = Lock::city(&city).map_err(|error| failed(error.to_string()))?;

@@ -24,6 +24,7 @@ pub struct ConfigFiles {
     /// Never read, so that a clone also shows what changed before it was made.
     changes: watch::Receiver<u64>,
     loaded: watch::Sender<Option<Arc<LoadedCity>>>,
+    in_force: watch::Sender<Option<Arc<LoadedCity>>>,
     files: Arc<Files>,
     trouble: watch::Receiver<Option<String>>,
     _watching: AbortOnDropHandle<()>,
@@ -49,6 +50,7 @@ impl ConfigFiles {
             _looking: AbortOnDropHandle::new(looking),
             changes,
             loaded: watch::Sender::new(None),
+            in_force: watch::Sender::new(None),
             files,
             trouble,
             loader,
@@ -65,6 +67,12 @@ impl ConfigFiles {
     #[must_use]
     pub fn loaded(&self) -> watch::Receiver<Option<Arc<LoadedCity>>> {
         self.loaded.subscribe()
+    }
+
+    /// The load that the city runs with, which may be an earlier one.
+    #[must_use]
+    pub fn in_force(&self) -> watch::Receiver<Option<Arc<LoadedCity>>> {
+        self.in_force.subscribe()
     }
 }
 
@@ -103,6 +111,15 @@ impl Desired for ConfigFiles {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
+    }
+
+    fn taken(&self, spec: &CitySpec) {
+        let loaded = self.loaded.borrow().clone();
+        // A later load is taken itself, or not at all.
+        let same = |city: &Arc<LoadedCity>| city.spec.revision == spec.revision;
+        if let Some(city) = loaded.filter(same) {
+            self.in_force.send_replace(Some(city));
+        }
     }
 
     fn watch_trouble(&self) -> watch::Receiver<Option<String>> {

@@ -1,4 +1,4 @@
-//! What a city takes from its config besides what the tree runs, while it is open.
+//! What a city takes from the config in force besides what the tree runs, while it is open.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use crate::config::ConfigFiles;
 use crate::events::EventLog;
 use crate::shell::ProcessShell;
 
-/// Puts `events.rotate_bytes` and `events.rotate_keep` in force, now and after every load.
+/// Puts `events.rotate_bytes` and `events.rotate_keep` in force, now and after every change.
 pub(super) fn rotation(files: &Arc<ConfigFiles>, log: EventLog) {
-    let mut loaded = files.loaded();
+    let mut loaded = files.in_force();
     tokio::spawn(async move {
         loop {
             if let Some(city) = loaded.borrow_and_update().as_ref() {
@@ -28,7 +28,7 @@ pub(super) fn sessions(
     providers: &Arc<HostProviders>,
     shell: &Arc<ProcessShell>,
 ) {
-    let (mut loaded, providers) = (files.loaded(), Arc::downgrade(providers));
+    let (mut loaded, providers) = (files.in_force(), Arc::downgrade(providers));
     let shell = Arc::downgrade(shell);
     tokio::spawn(async move {
         while loaded.changed().await.is_ok() {
@@ -47,7 +47,7 @@ pub(super) fn sessions(
 /// Warns of `[api] port`, which means nothing while a supervisor hosts the city: now, and whenever a
 /// load brings another value.
 pub(super) fn ignored_port(files: &Arc<ConfigFiles>) {
-    let mut loaded = files.loaded();
+    let mut loaded = files.in_force();
     tokio::spawn(async move {
         let mut told = None;
         loop {

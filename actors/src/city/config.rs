@@ -240,6 +240,7 @@ impl CityState {
             self.checks = Arc::new(Semaphore::new(spec.daemon.check_parallelism));
         }
         self.args.spec = spec;
+        self.args.ports.desired.taken(&self.args.spec);
         self.args.machine.send(MachineMsg::Configured {
             path: self.args.path.clone(),
             id: self.me.actor().get_id(),

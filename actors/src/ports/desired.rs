@@ -15,6 +15,11 @@ pub trait Desired: Send + Sync + 'static {
     /// running count; only its change matters.
     fn changes(&self) -> watch::Receiver<u64>;
 
+    /// A spec that was loaded is in force from now on.
+    fn taken(&self, spec: &CitySpec) {
+        let _ = spec;
+    }
+
     /// Why changes may be noticed late, while that is so.
     fn watch_trouble(&self) -> watch::Receiver<Option<String>> {
         watch::channel(None).1

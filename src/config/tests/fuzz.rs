@@ -29,6 +29,32 @@ fn check(text: &str) {
     }
 }
 
+/// The same for the other files: the text as a fragment, a pack, an order, a lock file, and as
+/// the settings of the machine.
+fn check_files(root: &Path, text: &str) {
+    let city = "include = ['f.toml']\n[workspace]\nincludes = ['p']\n";
+    let files = [
+        ("city.toml", city),
+        ("f.toml", text),
+        ("p/pack.toml", text),
+        ("orders/o.toml", text),
+        ("pack.lock", text),
+    ];
+    for (path, text) in files {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+    if let Err(error) = Loader::new(root).gc_exe("gc").load() {
+        let mut found = error.diagnostics.iter();
+        assert!(
+            found.any(|found| found.severity == "error"),
+            "no reason:\n{text}"
+        );
+    }
+    let _ = SupervisorFile::parse(Path::new("/h/supervisor.toml"), text);
+}
+
 /// Words the format knows: keys, headers, and pieces of values.
 fn dictionary() -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -169,12 +195,19 @@ fn no_mutation_of_a_config_makes_the_loader_panic_or_hang() {
         let drawn = numbers.new_tree(&mut runner).expect("a number").current();
         usize::try_from(drawn % below.max(1) as u64).unwrap_or(0)
     };
+    let place = tempfile::tempdir().expect("temporary directory");
     let (mut runs, mut slowest) = (0_u64, Duration::ZERO);
     while Instant::now() < until {
         let from = dice(corpus.len());
         let text = mutate(&corpus[from], &words, &mut dice);
         let began = Instant::now();
-        let checked = std::panic::catch_unwind(|| check(&text));
+        let checked = std::panic::catch_unwind(|| {
+            check(&text);
+            // Files cost more than text alone.
+            if runs % 8 == 0 {
+                check_files(place.path(), &text);
+            }
+        });
         let took = began.elapsed();
         assert!(checked.is_ok(), "the loader panicked at:\n{text}");
         // A hang, not a slow machine: a load of this size takes milliseconds.

@@ -220,3 +220,37 @@ fn a_busy_agent_that_drifted_is_restarted_once_it_is_quiet() {
     assert!(!is_alive(pid));
     place.gc(&city, &["stop"]).ok();
 }
+
+#[test]
+fn what_agents_inherit_follows_the_config_and_only_that_in_force() {
+    let place = Place::new();
+    let text = |globs: &str, more: &str| {
+        format!(
+            "{QUIET}[session]\nprovider = \"subprocess\"\nenv_passthrough = [\"PATH\"{globs}]\n{more}{}",
+            sleeper("a")
+        )
+    };
+    let city = place.city("town", &text("", ""));
+    let mut start = place.command(&city, &["start"]);
+    Said::by(start.env("INHERITED", "yes")).ok();
+    let inherits = || {
+        let before = place.pid(&city, "a").unwrap();
+        place.gc(&city, &["agent", "restart", "a"]).ok();
+        let pid = place.replacement(&city, "a", before);
+        crate::util::environment(pid).contains_key("INHERITED")
+    };
+    assert!(!inherits());
+    let pid = place.pid(&city, "a");
+    let write = |text: String| fs::write(city.join("city.toml"), text).unwrap();
+    // What is refused has no effect at all.
+    write(text(", \"INHERITED\"", "[beads]\nprovider = \"file\"\n"));
+    place.gc(&city, &["reload"]).fails(1);
+    assert!(!inherits());
+    assert_ne!(place.pid(&city, "a"), pid);
+    let pid = place.pid(&city, "a");
+    write(text(", \"INHERITED\"", ""));
+    place.gc(&city, &["reload"]).ok();
+    assert_eq!(place.pid(&city, "a"), pid, "it is no drift");
+    assert!(inherits());
+    place.gc(&city, &["stop"]).ok();
+}

@@ -145,6 +145,68 @@ fn schemas_and_pages_are_made_for_every_file() {
 }
 
 #[test]
+fn schemas_name_every_key_of_their_files() {
+    let place = Place::new();
+    let keys = |file: &str, below: &[&str]| -> Vec<String> {
+        let args = ["config", "schema", "--file", file];
+        let schema = place.gc(&place.path(""), &args).ok().json();
+        let at = below.iter().fold(&schema, |at, step| &at[*step]);
+        at.as_object().unwrap().keys().cloned().collect()
+    };
+    let check = |file: &str, below: &[&str], expected: &str| {
+        let found = keys(file, below);
+        for key in expected.split_whitespace() {
+            assert!(found.iter().any(|name| name == key), "{key} of {file}");
+        }
+        assert_eq!(
+            found.len(),
+            expected.split_whitespace().count(),
+            "{file}: {found:?}"
+        );
+    };
+    check(
+        "supervisor",
+        &["properties", "supervisor", "properties"],
+        "port bind patrol_interval allow_mutations auth allowed_hosts allowed_origins \
+         city_start_parallelism city_restart_delay city_restart_delay_max on_sigterm log_level log_format",
+    );
+    let tenant = [
+        "properties",
+        "tenants",
+        "additionalProperties",
+        "properties",
+    ];
+    check(
+        "supervisor",
+        &tenant,
+        "cities resource_limit api_keys socket",
+    );
+    let limits = [&tenant[..], &["resource_limit", "properties"]].concat();
+    check(
+        "supervisor",
+        &limits,
+        "max_agents max_cities memory_max cpu_max",
+    );
+    check(
+        "order",
+        &["properties", "order", "properties"],
+        "description formula exec gate interval schedule timezone catch_up check check_timeout on \
+         subject start_from pool vars timeout work_timeout overlap retries retry_delay \
+         retry_delay_max capture_output enabled",
+    );
+    check(
+        "pack",
+        &["properties", "pack", "properties"],
+        "name schema version requires_gc includes requires",
+    );
+    check(
+        "pack",
+        &["properties"],
+        "pack agent providers formulas patches global x",
+    );
+}
+
+#[test]
 fn suspend_and_resume_leave_a_commented_file_as_it_was() {
     // Row 46.
     let place = Place::new();
