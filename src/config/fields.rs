@@ -1,6 +1,7 @@
 //! Reads a table by its section: every key known, every value of its kind.
 
 mod check;
+mod grammar;
 mod merge;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,7 @@
 //! Packs: directories with agents, providers and prompts that a city or a rig includes.
 
 pub mod fetch;
+mod git;
 mod lock;
 mod reference;
 
