@@ -148,7 +148,7 @@ impl Command {
     fn run(&self, context: &Context) -> CliResult<u8> {
         match self {
             Self::Demo(args) => demo::run(args, &context.out).map(|()| 0),
-            Self::Init(args) => init::run(args, &context.out).map(|()| 0),
+            Self::Init(args) => init::run(args, context),
             Self::DemoAgent(args) => demo_agent::run(args, context).map(|()| 0),
             Self::Start(args) => args.run(context),
             Self::Stop(args) => args.run(context),

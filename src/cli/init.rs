@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::json;
 
-use self::template::{TEMPLATES, Template};
+use self::template::{Runs, TEMPLATES, Template};
+use super::context::Context;
 use super::error::io_hint;
+use super::start::StartArgs;
 use super::{CliError, CliResult, Code, Output};
 use crate::control::home::CityDir;
 use crate::model::{CityName, Command};
@@ -21,8 +23,9 @@ use crate::model::{CityName, Command};
 Examples:
   gc init my-city                               # two demo agents, nothing else needed
   gc init my-city --command \"my-agent --flag\"   # your own program
+  gc init my-city --provider claude --start
   gc init --list")]
-pub(crate) struct InitArgs {
+pub(super) struct InitArgs {
     /// Directory of the city; created if missing [default: this one]
     path: Option<PathBuf>,
     /// What to start from (see --list) [default: demo]
@@ -34,6 +37,12 @@ pub(crate) struct InitArgs {
     /// Command its agents run, in place of the built-in demo program
     #[arg(long, value_name = "CMD")]
     command: Option<String>,
+    /// Provider its agents run on, in place of the built-in demo program
+    #[arg(long, value_name = "PROVIDER", conflicts_with = "command")]
+    provider: Option<String>,
+    /// Start the city right away
+    #[arg(long)]
+    start: bool,
     /// Add what is missing to an existing city; nothing is overwritten
     #[arg(long)]
     force: bool,
@@ -58,19 +67,26 @@ struct Created {
 /// # Errors
 /// `conflict` if there is a city, `usage` for a bad name, `not_found` for an unknown template,
 /// `failed` if the system refuses. Nothing is touched in the first three cases.
-pub(crate) fn run(args: &InitArgs, out: &Output) -> CliResult {
+pub(super) fn run(args: &InitArgs, context: &Context) -> CliResult<u8> {
+    let out = &context.out;
     if args.list {
-        return list(out);
+        return list(out).map(|()| 0);
     }
     let made = create(args)?;
     if made.template.is_none() && (args.template.is_some() || args.name.is_some()) {
         out.note("note: city.toml was there and is kept as it is");
     }
-    if out.json {
-        out.document(&made)
-    } else {
-        out.line(summary(&made, args.path.as_deref()))
+    if args.start {
+        if !out.json {
+            out.line(done(&made))?;
+        }
+        return StartArgs::of(&made.path).run(context);
     }
+    match out.json {
+        true => out.document(&made)?,
+        false => out.line(summary(&made, args.path.as_deref()))?,
+    }
+    Ok(0)
 }
 
 fn list(out: &Output) -> CliResult {
@@ -89,17 +105,21 @@ fn list(out: &Output) -> CliResult {
 
 /// The line that ends the command: what was done, and what to do next.
 fn summary(made: &Created, typed: Option<&Path>) -> String {
-    let done = match (made.template, made.created.is_empty()) {
-        (Some(template), _) => format!("✓ created {} (template {template})", made.name),
-        (None, false) => format!("✓ completed {}: {}", made.name, made.created.join(", ")),
-        (None, true) => format!("✓ {} is complete, nothing added", made.name),
-    };
+    let done = done(made);
     let next = match typed {
         None => "gc start".to_owned(),
         Some(path) if path == Path::new(".") => "gc start".to_owned(),
         Some(path) => format!("{} && gc start", words(&["cd", &path.to_string_lossy()])),
     };
     format!("{done}    next: {next}")
+}
+
+fn done(made: &Created) -> String {
+    match (made.template, made.created.is_empty()) {
+        (Some(template), _) => format!("✓ created {} (template {template})", made.name),
+        (None, false) => format!("✓ completed {}: {}", made.name, made.created.join(", ")),
+        (None, true) => format!("✓ {} is complete, nothing added", made.name),
+    }
 }
 
 /// Checks everything, then makes what is missing.
@@ -109,9 +129,17 @@ fn create(args: &InitArgs) -> CliResult<Created> {
         Some(name) => template::find(name, typed)?,
         None => &TEMPLATES[0],
     };
-    if args.command.as_deref().is_some_and(|c| c.trim().is_empty()) {
-        return Err(CliError::new(Code::Usage, "--command is empty"));
-    }
+    let runs = match (&args.command, &args.provider) {
+        (Some(text), _) if text.trim().is_empty() => {
+            return Err(CliError::new(Code::Usage, "--command is empty"));
+        }
+        (_, Some(text)) if text.trim().is_empty() => {
+            return Err(CliError::new(Code::Usage, "--provider is empty"));
+        }
+        (Some(command), _) => Some(Runs::Command(command)),
+        (None, Some(provider)) => Some(Runs::Provider(provider)),
+        (None, None) => None,
+    };
     let root = locate(typed)?;
     let city = CityDir::new(&root);
     // Also a link that leads nowhere is somebody's city.toml.
@@ -135,7 +163,7 @@ fn create(args: &InitArgs) -> CliResult<Created> {
         created.push(".gc/");
     }
     if !existed {
-        write_config(&city, template, &name, args.command.as_deref(), typed)?;
+        write_config(&city, template, &name, runs, typed)?;
         created.insert(0, "city.toml");
     }
     Ok(Created {
@@ -214,7 +242,7 @@ fn write_config(
     city: &CityDir,
     template: &Template,
     name: &CityName,
-    command: Option<&str>,
+    runs: Option<Runs<'_>>,
     typed: &Path,
 ) -> CliResult {
     let path = city.config();
@@ -226,7 +254,7 @@ fn write_config(
         }
         Err(error) => return Err(failed(&path, &error)),
     };
-    let text = template.render(name, command);
+    let text = template.render(name, runs);
     file.write_all(text.as_bytes()).map_err(|error| {
         let _ = fs::remove_file(&path); // half a config would be a city; the first error counts
         failed(&path, &error)

@@ -50,7 +50,21 @@ pub(super) struct StartArgs {
     dry_run: bool,
 }
 
+/// How long agents may take to come up, unless told otherwise.
+const WAIT: Duration = Duration::from_secs(180);
+
 impl StartArgs {
+    /// The plain start of the city at `path`.
+    pub(super) fn of(path: &Path) -> Self {
+        Self {
+            path: Some(path.to_string_lossy().into_owned()),
+            no_wait: false,
+            timeout: WAIT,
+            standalone: false,
+            dry_run: false,
+        }
+    }
+
     /// Whether the command becomes a controller, which has a log of its own.
     #[must_use]
     pub(super) fn is_standalone(&self) -> bool {

@@ -74,3 +74,22 @@ fn what_cannot_be_made_is_explained_and_leaves_nothing() {
     }
     assert_eq!(contents(&here), before);
 }
+
+#[test]
+fn a_new_city_can_be_started_right_away() {
+    let place = Place::new();
+    let here = place.path("");
+    let said = place.gc(&here, &["init", "fresh", "--start"]).ok();
+    assert!(said.out.contains("created fresh"), "{said:?}");
+    assert!(said.out.contains("fresh is up"), "{said:?}");
+    let city = place.path("fresh");
+    let json = place.gc(&here, &["init", "second", "--start", "--json"]);
+    assert!(json.ok().json()["instances"].is_array());
+    place.gc(&city, &["supervisor", "stop"]).ok();
+    let provider = ["init", "third", "--provider", "claude"];
+    place.gc(&here, &provider).ok();
+    let toml = std::fs::read_to_string(place.path("third").join("city.toml")).unwrap();
+    assert!(toml.contains("provider = \"claude\""), "{toml}");
+    let both = ["init", "fourth", "--provider", "claude", "--command", "x"];
+    place.gc(&here, &both).fails(2);
+}

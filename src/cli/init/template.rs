@@ -21,6 +21,13 @@ pub(super) struct Template {
     run: &'static str,
 }
 
+/// What agents run in place of what the template says.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Runs<'a> {
+    Command(&'a str),
+    Provider(&'a str),
+}
+
 /// All templates; the first is the default.
 pub(super) const TEMPLATES: &[Template] = &[
     Template {
@@ -77,10 +84,11 @@ fn nearest(name: &str) -> Option<&'static str> {
 }
 
 impl Template {
-    /// The `city.toml` of a city of this name. Its agents run `command`, if there is one.
-    pub(super) fn render(&self, name: &CityName, command: Option<&str>) -> String {
-        let run = match command {
-            Some(command) => format!("start_command = {}", quoted(command)),
+    /// The `city.toml` of a city of this name, with what its agents run, if that is given.
+    pub(super) fn render(&self, name: &CityName, runs: Option<Runs<'_>>) -> String {
+        let run = match runs {
+            Some(Runs::Command(command)) => format!("start_command = {}", quoted(command)),
+            Some(Runs::Provider(provider)) => format!("provider = {}", quoted(provider)),
             None => self.run.to_owned(),
         };
         let name = quoted(name.as_str());
@@ -113,7 +121,7 @@ mod tests {
         let name = CityName::new("my-city").unwrap();
         let text = find(template, Path::new("."))
             .unwrap()
-            .render(&name, command);
+            .render(&name, command.map(Runs::Command));
         assert!(!text.contains('@'), "{text}");
         text.parse().unwrap_or_else(|error| panic!("{text}{error}"))
     }
@@ -159,6 +167,14 @@ mod tests {
     }
 
     #[test]
+    fn a_provider_takes_its_place_too() {
+        let name = CityName::new("c").unwrap();
+        let text = TEMPLATES[0].render(&name, Some(Runs::Provider("claude")));
+        let city: Table = text.parse().unwrap();
+        assert_eq!(of_agents(&city, "provider"), ["claude", "claude"]);
+    }
+
+    #[test]
     fn an_unknown_template_names_the_nearest_or_all() {
         let near = find("dmeo", Path::new("my city")).unwrap_err();
         assert_eq!(near.code, Code::NotFound);
@@ -175,7 +191,7 @@ mod tests {
         #[test]
         fn any_command_survives_quoting(command in "[ -~\n\t\"'\\\\é@]{0,40}") {
             let name = CityName::new("c").unwrap();
-            let text = TEMPLATES[0].render(&name, Some(&command));
+            let text = TEMPLATES[0].render(&name, Some(Runs::Command(&command)));
             let city: Table = text.parse().unwrap();
             let agents = city["agent"].as_array().unwrap();
             prop_assert_eq!(agents[1]["start_command"].as_str(), Some(command.as_str()));
