@@ -247,3 +247,57 @@ fn in_tmux_a_dialog_is_answered_before_the_agent_is_ready() {
     let started = all.iter().find(|e| e["type"] == "agent.started").unwrap();
     assert_eq!(started["payload"].get("ready"), None, "its prompt was seen");
 }
+
+/// Conformance row 4: without readiness hints, a program that ends at once was up and crashed.
+/// Returns how its end was told.
+fn ends_at_once(place: &Place, session: &str) -> [serde_json::Value; 2] {
+    let agent = |name: &str, line: &str| {
+        format!(
+            "[[agent]]\nname = \"{name}\"\nrestart = \"temporary\"\nstart_command = \"{line}\"\n"
+        )
+    };
+    let city = place.city(
+        "town",
+        &format!(
+            "{QUIET}{session}{}{}",
+            agent("w", "echo last words; exit 3"),
+            agent("none", "no-such-program; exit"),
+        ),
+    );
+    place.gc(&city, &["start"]);
+    [("w", 3), ("none", 127)].map(|(agent, code)| {
+        let told = eventually("its end is told", || {
+            let mut all = events(&city).into_iter();
+            all.find(|e| e["subject"] == agent && e["payload"]["class"].is_string())
+        });
+        assert_eq!(told["type"], "agent.crashed", "{told}");
+        assert_eq!(told["payload"]["exit_code"], code, "{told}");
+        told
+    })
+}
+
+#[test]
+fn a_program_that_ends_at_once_crashed_and_its_last_words_are_kept() {
+    let place = Place::new();
+    let told = ends_at_once(&place, "[session]\nprovider = \"subprocess\"\n");
+    for (told, words) in told.iter().zip(["last words", "no-such-program"]) {
+        assert!(told["message"].as_str().unwrap().contains(words), "{told}");
+        let capture = told["payload"]["capture"].as_str().unwrap();
+        let text = eventually("the capture", || {
+            let text = fs::read_to_string(capture).ok();
+            text.filter(|text| text.contains(words))
+        });
+        let header = text.split("\n\n").next().unwrap();
+        let keys = header.lines().filter_map(|line| line.split(':').next());
+        let keys: Vec<&str> = keys.collect();
+        assert_eq!(keys, ["agent", "token", "pid", "exit", "uptime", "source"]);
+        assert!(header.ends_with("source: log"), "{header}");
+    }
+}
+
+/// Here the words may be lost: a tmux that sees the end first drops what it has not read.
+#[test]
+fn in_tmux_a_program_that_ends_at_once_crashed() {
+    let Some(town) = Town::new() else { return };
+    let _ = ends_at_once(&town.place, "");
+}

@@ -105,13 +105,15 @@ impl CityState {
             return None;
         }
         let pid = before.run.as_ref().and_then(|run| run.pid);
+        let caps = self.args.ports.sessions.caps_of(&before.spec.session);
         let text = format!(
-            "agent: {}\nrun: {}\npid: {}\nend: {}\nuptime: {:?}\n\n{}\n",
+            "agent: {}\ntoken: {}\npid: {}\nexit: {}\nuptime: {:?}\nsource: {}\n\n{}\n",
             before.spec.name,
             end.token,
             pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
             end.how,
             end.uptime,
+            if caps.screen { "screen" } else { "log" },
             end.tail
         );
         Some(

@@ -52,7 +52,12 @@ async fn the_capture_holds_who_when_and_what() {
     pass(MINUTE).await;
     let (session, text) = city.notes.captures().remove(0);
     assert_eq!(session, "db");
-    for part in ["agent: db", "run: run-1", "out of memory"] {
+    for part in [
+        "agent: db",
+        "token: run-1",
+        "source: screen",
+        "out of memory",
+    ] {
         assert!(text.contains(part), "{text}");
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use gascity_actors::model::{RunToken, SessionName};
 use gascity_actors::ports::{AttachPlan, Fence, Liveness, Note, SessionError, Stopped, check_note};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::line::{Line, encode};
-use super::run::Run;
+use super::run::{Pane, Run};
 use super::server::{KEEPER, Server};
 use super::{Inner, Slot, listing, lost};
 use crate::sessions::output;
@@ -21,6 +21,10 @@ const END_WAIT: Duration = Duration::from_secs(2);
 
 /// No more of a screen is given.
 const PEEK_LIMIT: usize = 1 << 20;
+
+/// How long the last words of a leader may take to arrive, and how often is looked.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+const LAST_WORDS_STEP: Duration = Duration::from_millis(2);
 
 impl Inner {
     pub(super) async fn stop(
@@ -164,6 +168,9 @@ impl Inner {
         lines: u32,
     ) -> Result<String, SessionError> {
         let (run, server) = self.seated(name).await?;
+        if !run.is_live() {
+            read_up(&server, &run.seat.pane).await;
+        }
         screen(&server, &run.seat.pane, lines).await
     }
 
@@ -231,6 +238,15 @@ impl Inner {
             self.connector.hint().remove();
         }
         Ok(())
+    }
+}
+
+/// The end of a leader is known before the server has read the last it said: only then is its pane
+/// dead, unless somebody else still writes to it.
+async fn read_up(server: &Server, pane: &str) {
+    let began = Instant::now();
+    while server.pane(pane).await == Ok(Pane::Alive) && began.elapsed() < LAST_WORDS {
+        sleep(LAST_WORDS_STEP).await;
     }
 }
 
