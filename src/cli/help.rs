@@ -22,6 +22,10 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
         "1 lets a supervisor take part in fault drills (actors crash)",
     ),
     (
+        "GC_FAKE_SCRIPT",
+        "what agents of the session provider fake do (docs/sessions.md)",
+    ),
+    (
         "GC_PAGER",
         "shows long answers on a terminal, else PAGER, else less -FRX; empty for none",
     ),

@@ -14,7 +14,13 @@ use std::process::Command;
 const MARK: &str = "GC_SESSION_ID";
 
 /// What users set to steer gc itself; all other `GC_*` variables describe a session.
-const SETTINGS: [&str; 4] = ["GC_HOME", "GC_LOG", "GC_ALLOW_FAULTS", "GC_TMUX"];
+const SETTINGS: [&str; 5] = [
+    "GC_HOME",
+    "GC_LOG",
+    "GC_ALLOW_FAULTS",
+    "GC_TMUX",
+    "GC_FAKE_SCRIPT",
+];
 
 /// Takes every variable of a session out of what `command` will inherit.
 pub fn forget_session(command: &mut Command) {

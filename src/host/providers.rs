@@ -221,7 +221,16 @@ impl Shop {
                 built.tmux = Some((keys, provider.clone()));
                 Ok(Arc::new(provider))
             }
-            "fake" => Ok(built.fake.get_or_insert_with(Arc::default).clone()),
+            "fake" => {
+                let provider = match &built.fake {
+                    Some(provider) => provider.clone(),
+                    None => Fake::scripted(&self.config.root)
+                        .map(Arc::new)
+                        .map_err(|why| format!("session provider fake: {why}"))?,
+                };
+                built.fake = Some(provider.clone());
+                Ok(provider)
+            }
             "fail" => Ok(Arc::new(Fail::default())),
             other => match other.strip_prefix("exec:") {
                 Some(script) => built.exec(script, &self.config(), &self.latest()),

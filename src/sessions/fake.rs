@@ -1,6 +1,8 @@
 //! The provider `fake`: the in-memory sessions, on the machine's own time.
 
-use std::path::PathBuf;
+mod script;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
@@ -33,6 +35,19 @@ impl Fake {
             ahead: Utc::now() - clock.wall(),
             sessions: MemorySessions::new(clock),
         }
+    }
+
+    /// The same, with agents that do what the file in `GC_FAKE_SCRIPT` says, if it is set. The
+    /// file is looked for from `root`.
+    ///
+    /// # Errors
+    /// What is wrong with the file, for a person.
+    pub fn scripted(root: &Path) -> Result<Self, String> {
+        let fake = Self::new();
+        if let Some(path) = std::env::var_os("GC_FAKE_SCRIPT").filter(|path| !path.is_empty()) {
+            script::Script::read(&root.join(path))?.apply(&fake.sessions);
+        }
+        Ok(fake)
     }
 
     /// The sessions themselves, to steer them.

@@ -260,6 +260,38 @@ fn what_agents_inherit_follows_the_config_without_a_restart() {
 }
 
 #[test]
+fn fake_agents_do_what_their_script_says() {
+    let place = Place::new();
+    let toml = format!("{QUIET}[session]\nprovider = \"fake\"\n{}", sleeper("w"));
+    let city = place.city("acting", &toml);
+    let script = "[[agent]]\nmatch = 'w*'\noutput = [['0s', 'curtain up'], ['50ms', 'to be']]\n\
+                  exits = [['500ms', 7]]\n[[fault]]\nop = 'nudge'\nfail = 'the prompter sleeps'\n";
+    fs::write(city.join("play.toml"), script).unwrap();
+    let mut start = place.command(&city, &["start"]);
+    Said::by(start.env("GC_FAKE_SCRIPT", "play.toml")).ok();
+    eventually("it ends as scripted, once", || {
+        (count(&city, "agent.crashed", "w") == 1).then_some(())
+    });
+    eventually("it acts again", || {
+        let said = place.gc(&city, &["agent", "peek", "w"]).out;
+        (said == "curtain up\nto be\n").then_some(())
+    });
+    let said = place.gc(&city, &["agent", "nudge", "w", "louder"]);
+    assert_ne!(said.code, Some(0));
+    assert!(said.err.contains("the prompter sleeps"), "{}", said.err);
+    place.gc(&city, &["supervisor", "stop"]).ok();
+    fs::write(
+        city.join("play.toml"),
+        "[[agent]]\nexits = [['1s', 'gone']]\n",
+    )
+    .unwrap();
+    let mut start = place.command(&city, &["start"]);
+    let said = Said::by(start.env("GC_FAKE_SCRIPT", "play.toml"));
+    assert_ne!(said.code, Some(0));
+    assert!(said.err.contains("is no way to end"), "{}", said.err);
+}
+
+#[test]
 fn another_provider_takes_over_when_the_config_says_so() {
     let place = Place::new();
     let toml = |provider: &str| {

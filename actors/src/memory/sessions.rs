@@ -31,6 +31,14 @@ pub struct Behaviour {
     pub start_panics: bool,
     /// It ends by itself, this long after its start.
     pub exits: Option<(Duration, ExitStatus)>,
+    /// The same for one run after the other; runs beyond these go by `exits`.
+    pub exits_in_turn: Vec<(Duration, ExitStatus)>,
+    /// When it shows its prompt, or says `ready` if it has none.
+    pub ready_after: Option<Duration>,
+    /// What it says later, and when.
+    pub says: Vec<(Duration, String)>,
+    /// Somebody has a terminal on it from its start on.
+    pub attached: bool,
     /// It does not leave when interrupted.
     pub ignores_interrupt: bool,
     /// How it ends when interrupted; `None`: with exit 0.
@@ -84,6 +92,8 @@ struct World {
     calls: Vec<Call>,
     subscribers: Vec<mpsc::UnboundedSender<SessionEvent>>,
     pids: u32,
+    /// How often each agent was started.
+    starts: HashMap<AgentName, usize>,
     listing_takes: Duration,
     listing_fails: Option<SessionError>,
     listing_panics: bool,
@@ -101,7 +111,6 @@ struct Held {
     started_at: DateTime<Utc>,
     exit: Option<ExitStatus>,
     notes: BTreeMap<Note, String>,
-    work_dir: PathBuf,
     behaviour: Behaviour,
     last_activity: Option<DateTime<Utc>>,
     attached: bool,
@@ -226,7 +235,7 @@ impl MemorySessions {
         let world = self.world();
         let held = world.sessions.get(session);
         let held = held.filter(|held| held.exit.is_none())?;
-        Some(held.work_dir.clone())
+        Some(held.launch.work_dir.clone())
     }
 
     /// Programs in the agent's session from now on.
@@ -371,6 +380,17 @@ impl MemorySessions {
 }
 
 impl World {
+    /// A run says something; one that is over does not.
+    fn say(&mut self, token: &RunToken, text: &str, at: DateTime<Utc>) {
+        let mut held = self.sessions.values_mut();
+        let held = held.find(|held| held.token == *token && held.exit.is_none());
+        if let Some(held) = held {
+            held.behaviour.output.push_str(text);
+            held.behaviour.output.push('\n');
+            held.last_activity = Some(at);
+        }
+    }
+
     fn end(&mut self, token: &RunToken, status: ExitStatus) {
         let held = self
             .sessions

@@ -55,8 +55,23 @@ async fn begin(
             detail: format!("session {} exists", spec.session),
         });
     }
-    if let Some((after, status)) = behaviour.exits {
-        end_later(ends, token.clone(), after, status);
+    let run = world.starts.entry(spec.agent.clone()).or_default();
+    *run += 1;
+    let exits = behaviour.exits_in_turn.get(*run - 1).copied();
+    if let Some((after, status)) = exits.or(behaviour.exits) {
+        end_later(ends.clone(), token.clone(), after, status);
+    }
+    let prompt = spec.launch.ready_prompt_prefix.clone();
+    let ready = behaviour.ready_after.map(|after| {
+        let prompt = prompt.unwrap_or_else(|| "ready".to_owned());
+        (after, prompt)
+    });
+    for (after, text) in behaviour.says.iter().cloned().chain(ready) {
+        let (world, clock, token) = (ends.clone(), clock.clone(), token.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            lock(&world).say(&token, &text, clock.wall());
+        });
     }
     world.pids += 1;
     let pid = world.pids;
@@ -68,10 +83,9 @@ async fn begin(
         started_at: clock.wall(),
         exit: None,
         notes: spec.notes.clone(),
-        work_dir: spec.launch.work_dir.clone(),
+        attached: behaviour.attached,
         behaviour,
         last_activity: Some(clock.wall()),
-        attached: false,
         nudges: Vec::new(),
         keys: Vec::new(),
     };
