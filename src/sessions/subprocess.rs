@@ -8,6 +8,7 @@
 //! more the more sessions there are, except a listing and the search for stray processes when a
 //! run is stopped.
 
+mod acts;
 mod adopt;
 mod listing;
 mod meta;
@@ -30,10 +31,10 @@ use std::time::Duration;
 
 use gascity_actors::model::{CityName, Launch, RunToken, SessionName, StartFailure, Stdin};
 use gascity_actors::ports::{
-    Caps, Fence, Listing, Liveness, PortFuture, SessionError, SessionEvent, SessionEvents,
-    Sessions, StartSpec, Started, Stopped,
+    Caps, Fence, Listing, PortFuture, SessionError, SessionEvent, SessionEvents, Sessions,
+    StartSpec, Started, Stopped,
 };
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 use tokio::sync::{OnceCell, mpsc};
 
 use adopt::Found;
@@ -45,13 +46,10 @@ pub(super) use spawn::look_up;
 
 use super::delegate::delegate;
 use super::environment::DEFAULT_PASSTHROUGH;
-use super::output::Written;
 use super::prepare::Preparer;
+use super::proc;
 use super::processes::census::Census;
-use super::processes::{
-    Led as _, Slots, Subscribers, Watched, backend, blocking, check, copy_to, lock, programs, sweep,
-};
-use super::{output, proc};
+use super::processes::{Slots, Subscribers, Watched, backend, blocking, check, lock, sweep};
 
 /// How long the report of an end may take once every process is gone.
 const END_WAIT: Duration = Duration::from_secs(2);
@@ -283,81 +281,6 @@ impl Inner {
         drop(slot);
         self.forget(name);
         stopped
-    }
-
-    async fn interrupt(
-        self: &Arc<Self>,
-        name: &SessionName,
-        fence: &Fence,
-    ) -> Result<bool, SessionError> {
-        let run = match self.seen(name).await {
-            Err(SessionError::NotFound) => return Ok(false),
-            run => run?,
-        };
-        check(fence, &*run)?;
-        run.signal_group(Signal::INT).map_err(backend)
-    }
-
-    async fn liveness(
-        self: &Arc<Self>,
-        name: &SessionName,
-        token: &RunToken,
-    ) -> Result<Liveness, SessionError> {
-        match self.seen(name).await {
-            Err(SessionError::NotFound) => Ok(Liveness::Absent),
-            Err(error) => Err(error),
-            Ok(run) if run.token != *token => Ok(Liveness::Absent),
-            Ok(run) if run.is_live() => Ok(Liveness::Live {
-                pid: Some(run.pid.as_raw_nonzero().get().cast_unsigned()),
-            }),
-            Ok(run) => Ok(Liveness::Dead(run.ended().await)),
-        }
-    }
-
-    async fn peek(
-        self: &Arc<Self>,
-        name: &SessionName,
-        lines: u32,
-    ) -> Result<String, SessionError> {
-        let run = self.seen(name).await?;
-        let log = self.files.log(name);
-        let (offset, rotated) = {
-            let meta = run.fresh(&self.files);
-            (meta.log_offset, meta.rotated)
-        };
-        // The restart after a crash waits for its last words, most often none or few.
-        match output::written(&log, offset) {
-            Written::Nothing if rotated.is_none() => Ok(String::new()),
-            Written::Little if rotated.is_none() => {
-                output::tail(&log, offset, lines).map_err(backend)
-            }
-            _ => blocking(move || output::tail_across(&log, offset, rotated, lines)).await,
-        }
-    }
-
-    async fn copy_to(
-        self: &Arc<Self>,
-        name: &SessionName,
-        from: PathBuf,
-        to: &str,
-    ) -> Result<usize, SessionError> {
-        copy_to(self.seen(name).await?, from, to).await
-    }
-
-    async fn process_alive(
-        self: &Arc<Self>,
-        name: &SessionName,
-        names: Vec<String>,
-    ) -> Result<bool, SessionError> {
-        let run = match self.seen(name).await {
-            Err(SessionError::NotFound) => return Ok(false),
-            run => run?,
-        };
-        if names.is_empty() {
-            return Ok(run.is_live());
-        }
-        let (files, census) = (self.files.clone(), self.census.clone());
-        blocking(move || programs::any_alive(&files.mark, &census, &*run, &names)).await
     }
 
     async fn stop_run(

@@ -152,7 +152,7 @@ impl Tmux {
     /// # Errors
     /// Why the program cannot be used, for a person.
     pub fn new(config: TmuxConfig) -> Result<Self, String> {
-        let version = server::version(&config.program)?;
+        let version = program::version(&config.program)?;
         let preparer = Preparer::new(config.city.clone(), std::env::vars_os());
         let mut environment = preparer.inherited();
         let socket_dir = config.socket_dir.clone().map(OsString::from);

@@ -1,10 +1,15 @@
+mod told;
+mod values;
+
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
+
+pub use told::{Facts, Listing, SessionError, SessionEvent, SessionEventKind};
+pub use values::{Note, check_note, inside, nudge_text};
 
 use super::{Key, Limits, PortFuture};
 use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName, StartFailure};
@@ -256,117 +261,6 @@ pub struct StartSpec {
     pub notes: BTreeMap<Note, String>,
 }
 
-/// Keys of session metadata the tree uses. Ownership (`GC_CITY`, `GC_AGENT`, `GC_SESSION_ID`) is
-/// the adapter's own business. Agents and other gc processes write some of them, so a listing
-/// must read them afresh.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Note {
-    /// Count of runs of this instance.
-    Generation,
-    /// Fingerprint the run was started with.
-    ConfigHash,
-    /// Its parts, as JSON.
-    ConfigHashFields,
-    /// Hash of the `session_live` lines that were run last.
-    LiveHash,
-    /// A planned stop is under way, and why.
-    StopIntent,
-    /// A drain is under way, since this Unix time in seconds.
-    Drain,
-    /// Why it drains: `pool-excess`, `config-drift` or `user`.
-    DrainReason,
-    /// After how many seconds a drain by a user is forced; absent: never, or as the pool says.
-    DrainTimeout,
-    /// The agent has finished.
-    DrainAck,
-    /// The agent asks for a fresh session.
-    RestartRequested,
-}
-
-impl Note {
-    /// All keys with their stored names.
-    const NAMES: [(Self, &'static str); 10] = [
-        (Self::Generation, "generation"),
-        (Self::ConfigHash, "config_hash"),
-        (Self::ConfigHashFields, "config_hash_fields"),
-        (Self::LiveHash, "live_hash"),
-        (Self::StopIntent, "GC_STOP_INTENT"),
-        (Self::Drain, "GC_DRAIN"),
-        (Self::DrainReason, "GC_DRAIN_REASON"),
-        (Self::DrainTimeout, "GC_DRAIN_TIMEOUT"),
-        (Self::DrainAck, "GC_DRAIN_ACK"),
-        (Self::RestartRequested, "GC_RESTART_REQUESTED"),
-    ];
-
-    /// The key as stored.
-    #[must_use]
-    pub fn key(self) -> &'static str {
-        Self::NAMES
-            .iter()
-            .find(|(note, _)| *note == self)
-            .map_or("", |(_, name)| name)
-    }
-
-    /// The key behind a stored name.
-    #[must_use]
-    pub fn from_key(key: &str) -> Option<Self> {
-        Self::NAMES
-            .iter()
-            .find(|(_, name)| *name == key)
-            .map(|(note, _)| *note)
-    }
-}
-
-/// The largest value of metadata, in bytes.
-const NOTE_LIMIT: usize = 64 << 10;
-
-/// Whether a value can be kept as metadata: a value must survive any way of being stored.
-///
-/// # Errors
-/// [`SessionError::TooLarge`], and [`SessionError::Invalid`] for a NUL byte.
-pub fn check_note(value: Option<&str>) -> Result<(), SessionError> {
-    match value {
-        Some(value) if value.len() > NOTE_LIMIT => Err(SessionError::TooLarge(NOTE_LIMIT)),
-        Some(value) if value.contains('\0') => {
-            Err(SessionError::Invalid("the value holds a NUL byte"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The largest message, in bytes.
-const NUDGE_LIMIT: usize = 64 << 10;
-
-/// A message as it is typed: tabs become spaces, lines end with a line feed, control characters
-/// are left out. All providers clean it the same way.
-///
-/// # Errors
-/// [`SessionError::TooLarge`].
-pub fn nudge_text(text: &str) -> Result<String, SessionError> {
-    if text.len() > NUDGE_LIMIT {
-        return Err(SessionError::TooLarge(NUDGE_LIMIT));
-    }
-    let mut clean = text.replace("\r\n", "\n").replace('\t', " ");
-    clean.retain(|c| c == '\n' || !c.is_ascii_control());
-    Ok(clean)
-}
-
-/// A place in a working directory, as [`Sessions::copy_to`] takes it.
-///
-/// # Errors
-/// [`SessionError::Invalid`] if it leads elsewhere.
-pub fn inside(to: &str) -> Result<&Path, SessionError> {
-    let path = Path::new(to);
-    let mut parts = path.components();
-    match parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-        true => Ok(path),
-        false => Err(SessionError::Invalid(
-            "the destination must be inside the working directory: no \"..\", not absolute",
-        )),
-    }
-}
-
 /// A run that began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Started {
@@ -427,102 +321,4 @@ pub struct AttachPlan {
     pub argv: Vec<String>,
     /// Variables the program must not see.
     pub unset: Vec<String>,
-}
-
-/// Sessions of one backend.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Listing {
-    /// Owned sessions, live or dead.
-    pub owned: Vec<Facts>,
-    /// Names of sessions that are not ours. Never touched.
-    pub foreign: Vec<String>,
-    /// Why some sessions may be missing, one entry for each backend that could not be asked.
-    pub errors: Vec<String>,
-}
-
-impl Listing {
-    /// Whoever is not in it does not exist.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.errors.is_empty()
-    }
-}
-
-/// What a listing says of an owned session.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
-    /// Its name.
-    pub session: SessionName,
-    /// The instance it was started for.
-    pub agent: AgentName,
-    /// Its run.
-    pub token: RunToken,
-    /// The leader has not exited.
-    pub live: bool,
-    /// Process id of the leader.
-    pub pid: Option<u32>,
-    /// When the run began.
-    pub started_at: DateTime<Utc>,
-    /// Last output, never before the start; `None` if unknown.
-    pub last_activity: Option<DateTime<Utc>>,
-    /// Somebody has a terminal on it.
-    pub attached: bool,
-    /// Metadata.
-    pub notes: BTreeMap<Note, String>,
-}
-
-/// Something happened to a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionEvent {
-    /// Its name.
-    pub session: SessionName,
-    /// Its run.
-    pub token: RunToken,
-    /// What.
-    pub kind: SessionEventKind,
-}
-
-/// Kinds of session events.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SessionEventKind {
-    /// The leader ended.
-    Exited(ExitStatus),
-    /// The agent did something visible. See [`follow`](super::follow).
-    Activity,
-    /// Events were dropped, beginning with one of this session: only a listing knows now. Exits
-    /// are never among them.
-    Lagged,
-    /// The backend died and took the session along.
-    BackendLost,
-}
-
-/// A call that did not do what was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SessionError {
-    /// No such session.
-    #[error("no such session")]
-    NotFound,
-    /// The session belongs to another run; nothing was touched.
-    #[error("session belongs to another run")]
-    Fenced,
-    /// Others talk to the session right now.
-    #[error("the session is busy")]
-    Busy,
-    /// More than a session takes at once.
-    #[error("too large: at most {0} bytes")]
-    TooLarge(usize),
-    /// The provider cannot do this.
-    #[error("not supported by this provider: {0}")]
-    Unsupported(&'static str),
-    /// What was asked for makes no sense, and why.
-    #[error("{0}")]
-    Invalid(&'static str),
-    /// The backend did not answer in time; its state is unknown.
-    #[error("timed out")]
-    Timeout,
-    /// The backend failed; its state is unknown.
-    #[error("{0}")]
-    Backend(String),
 }

@@ -6,13 +6,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
@@ -21,7 +20,7 @@ use super::TmuxConfig;
 use super::hint::TmuxFile;
 use super::line::{Line, encode};
 use super::link::{ANSWER_LIMIT, Link};
-use super::version::Version;
+use super::program::{QUESTION, answer};
 use crate::sessions::environment::Environment;
 use crate::sessions::sys;
 
@@ -30,9 +29,6 @@ pub(super) const KEEPER: &str = "_gc";
 
 /// Size of a pane nobody looks at.
 pub(super) const SIZE: (&str, &str) = ("200", "50");
-
-/// How long a question to the program may take.
-const QUESTION: Duration = Duration::from_secs(2);
 
 /// How long a server may take to leave.
 const LEAVE: Duration = Duration::from_secs(2);
@@ -386,40 +382,5 @@ impl From<Refused> for ConnectError {
             Refused::Taken => Self::Failed("the tmux server belongs to another city".into()),
             Refused::Failed(why) => Self::Failed(why),
         }
-    }
-}
-
-/// What a short-lived program prints; `None` if it fails. Blocks.
-fn answer(mut command: Command, limit: Duration) -> io::Result<Option<String>> {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut child = command.spawn()?;
-    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    let wait = Timespec::try_from(limit).map_err(io::Error::other)?;
-    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-    if !matches!(poll(&mut fds, Some(&wait)), Ok(1..)) {
-        child.kill()?;
-        child.wait()?;
-        let late = "the program does not answer";
-        return Err(io::Error::new(io::ErrorKind::TimedOut, late));
-    }
-    let output = child.wait_with_output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(output.status.success().then_some(text))
-}
-
-/// The version of a tmux program. Blocks.
-///
-/// # Errors
-/// Why it cannot be used, for a person.
-pub(super) fn version(program: &Path) -> Result<Version, String> {
-    let mut command = Command::new(program);
-    command.arg("-V");
-    match answer(command, QUESTION) {
-        Ok(Some(text)) => Version::parse(&text),
-        Ok(None) => Err(format!("{} -V fails", program.display())),
-        Err(error) => Err(format!("{}: {error}", program.display())),
     }
 }
