@@ -1,41 +1,58 @@
-//! A city opened again over agents that run already.
+//! Agents of a supervisor that was killed, taken over by the next one.
 
-use std::time::{Duration, Instant};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use gascity::City;
-use gascity::model::CitySpec;
 
 use crate::start;
 
 const AGENTS: usize = 1000;
 const ROUNDS: usize = 5;
 
+/// First argument that makes this program a supervisor of the city in the directory that follows.
+pub(crate) const MODE: &str = "--supervisor";
+
 pub(crate) fn measure() {
     println!(
-        "adoption: {AGENTS} running agents taken over by the next supervisor, {ROUNDS} rounds"
+        "adoption: {AGENTS} agents of a supervisor killed by SIGKILL, until the next one has all, \
+         {ROUNDS} rounds"
     );
-    let words = ["/bin/sleep".to_owned(), "600".to_owned()];
     let dir = tempfile::tempdir().unwrap();
-    let spec = start::spec(dir.path(), AGENTS, &words).build().unwrap();
-    let began = Instant::now();
-    in_runtime(City::from_spec(spec.clone()), false);
-    println!(
-        "  (started in {:.0} ms)",
-        began.elapsed().as_secs_f64() * 1e3
-    );
+    let (mut supervisor, took) = next(dir.path());
+    println!("  (started in {took} ms)");
     for round in 1..=ROUNDS {
-        let took = adopt(&spec, round == ROUNDS);
-        println!("  round {round}: {:.0} ms", took.as_secs_f64() * 1e3);
+        supervisor.kill().unwrap();
+        supervisor.wait().unwrap();
+        let (successor, took) = next(dir.path());
+        println!("  round {round}: {took} ms");
+        supervisor = successor;
     }
+    drop(supervisor.stdin.take());
+    supervisor.wait().unwrap();
 }
 
-fn adopt(spec: &CitySpec, last: bool) -> Duration {
-    in_runtime(City::from_spec(spec.clone()), last)
+/// A supervisor that has all its agents, and how long that took it.
+fn next(dir: &Path) -> (Child, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .arg(MODE)
+        .arg(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut took = String::new();
+    let mut told = BufReader::new(child.stdout.take().unwrap());
+    told.read_line(&mut took).unwrap();
+    (child, took.trim_end().to_owned())
 }
 
-/// Brings a city up in a runtime of its own, which ends with it; how long that took. The agents
-/// stay, unless they are to be stopped.
-fn in_runtime(city: gascity::CityBuilder, stop: bool) -> Duration {
+/// Brings the city up, tells how many milliseconds that took, and stops it at the end of its input.
+pub(crate) fn supervise(dir: &str) {
+    let words = ["/bin/sleep".to_owned(), "600".to_owned()];
+    let spec = start::spec(Path::new(dir), AGENTS, &words).build().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -43,15 +60,13 @@ fn in_runtime(city: gascity::CityBuilder, stop: bool) -> Duration {
         .unwrap();
     runtime.block_on(async {
         let began = Instant::now();
-        let city = city.spawn().await.unwrap();
+        let city = City::from_spec(spec).spawn().await.unwrap();
         let took = began.elapsed();
         let instances = city.status().await.unwrap().instances;
         assert_eq!(instances.iter().filter(|i| i.running).count(), AGENTS);
-        if stop {
-            city.stop().await.unwrap();
-        } else {
-            city.detach().await.unwrap();
-        }
-        took
-    })
+        println!("{:.0}", took.as_secs_f64() * 1e3);
+        let input = || std::io::stdin().read_to_end(&mut Vec::new());
+        tokio::task::spawn_blocking(input).await.unwrap().unwrap();
+        city.stop().await.unwrap();
+    });
 }

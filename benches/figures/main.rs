@@ -22,10 +22,10 @@ fn main() {
         .skip(1)
         .filter(|arg| arg != "--bench")
         .collect();
-    if let [mode, pipe] = args.as_slice()
-        && mode == agent::MODE
-    {
-        return agent::run(pipe);
+    match args.as_slice() {
+        [mode, pipe] if mode == agent::MODE => return agent::run(pipe),
+        [mode, dir] if mode == adoption::MODE => return adoption::supervise(dir),
+        _ => {}
     }
     let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
     if wanted("config") {
