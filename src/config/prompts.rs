@@ -151,7 +151,7 @@ impl Request<'_> {
         });
         let plain = !name.contains('/') && !name.starts_with('.');
         for file in files.filter(|_| plain) {
-            if !file.is_file() {
+            if !sources.has_file(file.clone()) {
                 continue;
             }
             let text = read(&file, span, at, sources, problems)?;

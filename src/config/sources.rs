@@ -34,6 +34,8 @@ pub(super) struct Sources {
     stamps: BTreeMap<PathBuf, Option<Stamp>>,
     trees: HashMap<PathBuf, Arc<Tree>>,
     texts: HashMap<PathBuf, Arc<str>>,
+    /// Where agents after agents look for the same files.
+    looked_up: HashMap<PathBuf, bool>,
 }
 
 /// A directory and all that is in it.
@@ -85,6 +87,12 @@ impl Sources {
     /// Notes something that may come and that nothing refers to yet: no part of the revision.
     pub(super) fn awaited(&mut self, path: &Path) {
         self.mark(path);
+    }
+
+    /// Whether there is such a file, as seen first.
+    pub(super) fn has_file(&mut self, path: PathBuf) -> bool {
+        let seen = self.looked_up.entry(path);
+        *seen.or_insert_with_key(|path| path.is_file())
     }
 
     fn mark(&mut self, path: &Path) {

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use gascity_actors::model::sha256_hex;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::files;
 
@@ -316,9 +316,7 @@ pub fn socket_path(path: &Path) -> PathBuf {
     if bytes.len() <= SOCKET_PATH_MAX {
         return path.to_owned();
     }
-    let digest = Sha256::digest(bytes);
-    let hex: String = digest.iter().take(8).map(|b| format!("{b:02x}")).collect();
-    short_socket_dir().join(format!("{hex}.sock"))
+    short_socket_dir().join(format!("{}.sock", &sha256_hex(bytes)[..16]))
 }
 
 fn short_socket_dir() -> PathBuf {

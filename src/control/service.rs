@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
+use gascity_actors::model::sha256_hex;
 
 use super::home::Home;
 
@@ -48,9 +48,8 @@ impl Service {
         let name = home.file_name().unwrap_or_default().to_string_lossy();
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = name.chars().map(plain).collect();
-        let digest = Sha256::digest(home.to_string_lossy().as_bytes());
-        let hash: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
-        Some(format!("{}-{hash}", name.trim_matches('-')))
+        let hash = sha256_hex(home.to_string_lossy().as_bytes());
+        Some(format!("{}-{}", name.trim_matches('-'), &hash[..8]))
     }
 
     /// The user unit of systemd; `data_home` is `XDG_DATA_HOME` or `~/.local/share`.

@@ -71,12 +71,7 @@ pub fn canonical_hash<'a>(
 /// Lower-case hex SHA-256.
 #[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::with_capacity(64), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 #[cfg(test)]

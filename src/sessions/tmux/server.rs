@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use gascity_actors::model::sha256_hex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
 use super::TmuxConfig;
@@ -232,9 +232,8 @@ impl Connector {
 
     fn hashed_name(&self) -> String {
         use std::os::unix::ffi::OsStrExt as _;
-        let hash = Sha256::digest(self.config.city.root.as_os_str().as_bytes());
-        let hex: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{hex}", self.config.city.city_name)
+        let hash = sha256_hex(self.config.city.root.as_os_str().as_bytes());
+        format!("{}-{}", self.config.city.city_name, &hash[..8])
     }
 
     /// The city's mark on its server.
