@@ -18,7 +18,7 @@ pub enum Act {
     Stubborn,
     /// Prints `line 1` to `line <n>`, then does nothing.
     Lines(u32),
-    /// Prints `line 1` to `line <n>`, then ends with code 1.
+    /// Prints `line 1` to `line <n>`, then soon ends with code 1.
     LastWords(u32),
     /// Prints each line it reads, `got ` in front, once it has said `ready`.
     Echo,
@@ -43,7 +43,8 @@ impl Act {
                 "trap '' INT TERM HUP; echo ready; while :; do sleep 1; done".to_owned()
             }
             Self::Lines(count) => format!("{}; exec sleep 1000", lines(*count)),
-            Self::LastWords(count) => format!("{}; exit 1", lines(*count)),
+            // Not in the same instant: some backends read the rest only of a program that lives.
+            Self::LastWords(count) => format!("{}; sleep 0.2; exit 1", lines(*count)),
             Self::Echo => {
                 "echo ready; while IFS= read -r line; do printf 'got %s\\n' \"$line\"; done"
                     .to_owned()
