@@ -137,8 +137,10 @@ impl Actor for Worker {
             WorkerMsg::Force => st.run.on_force(),
             WorkerMsg::StopDone(result) => st.run.on_stop_done(result),
             WorkerMsg::Zombie => st.run.on_zombie(),
-            WorkerMsg::BackendLost(token) if token == st.args.token => st.run.on_backend_lost(),
-            WorkerMsg::BackendLost(_) => return Ok(()),
+            WorkerMsg::BackendLost(token, why) if token == st.args.token => {
+                st.run.on_backend_lost(why)
+            }
+            WorkerMsg::BackendLost(..) => return Ok(()),
             WorkerMsg::Note(note, value) => {
                 st.note(note, value);
                 return Ok(());

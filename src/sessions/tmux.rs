@@ -110,6 +110,8 @@ struct Inner {
     server: tokio::sync::Mutex<Option<Arc<Server>>>,
     /// Servers of runs that may still be there.
     servers: Mutex<HashMap<i32, Arc<OwnedFd>>>,
+    /// The run that was taken in last: news of the whole server are told with it.
+    latest: Mutex<Option<Arc<Run>>>,
     closed: AtomicBool,
     pace: Mutex<Pace>,
 }
@@ -175,6 +177,7 @@ impl Tmux {
             slots: Slots::default(),
             server: tokio::sync::Mutex::default(),
             servers: Mutex::default(),
+            latest: Mutex::default(),
             closed: AtomicBool::new(false),
             pace: Mutex::new(Pace {
                 turn: config.nudge_lock,
@@ -231,6 +234,7 @@ impl Inner {
     fn hold(&self, slot: &Slot, run: Run) -> Result<Arc<Run>, SessionError> {
         let watched = run::watched(run, &self.me).map_err(backend)?;
         let run = watched.run.clone();
+        *lock(&self.latest) = Some(run.clone());
         *lock(&slot.held) = Some(watched);
         Ok(run)
     }

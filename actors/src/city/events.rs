@@ -78,9 +78,9 @@ pub(super) fn ended(before: &Slot, end: &AgentEnd, after: &Slot) -> Option<Event
             of_run("agent.stopped", before).with("reason", reason.as_str())
         }
         (EndClass::Clean, _) => of_run("agent.stopped", before).with("reason", "exited"),
-        (EndClass::ProviderLost, _) => {
-            of_run("agent.stopped", before).with("reason", "provider_lost")
-        }
+        (EndClass::ProviderLost, _) => of_run("agent.stopped", before)
+            .message(end.how.to_string())
+            .with("reason", "provider_lost"),
         _ => of_run("agent.crashed", before).message(message(end)),
     };
     let uptime = u64::try_from(end.uptime.as_millis()).unwrap_or(u64::MAX);

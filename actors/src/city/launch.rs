@@ -206,15 +206,15 @@ impl CityState {
     }
 
     pub(super) fn on_session(&mut self, event: SessionEvent) {
-        if event.kind == SessionEventKind::Lagged {
+        if event.kind.asks_for_listing() {
             return self.on_tick(Trigger::Poke);
         }
         let entry = self.slots.by_session(&event.session);
         if let Some(entry) = entry.filter(|entry| entry.is_run(&event.token)) {
             entry.tell(match event.kind {
                 SessionEventKind::Exited(status) => WorkerMsg::Exited(event.token, status),
-                SessionEventKind::BackendLost => WorkerMsg::BackendLost(event.token),
-                SessionEventKind::Activity | SessionEventKind::Lagged => return,
+                SessionEventKind::BackendLost(why) => WorkerMsg::BackendLost(event.token, why),
+                _ => return, // the next listing tells it too
             });
         }
     }

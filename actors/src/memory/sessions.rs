@@ -141,7 +141,21 @@ impl MemorySessions {
 
     /// Somebody attaches a terminal to the agent, or leaves.
     pub fn attach(&self, agent: &str, attached: bool) {
-        self.each(agent, |held| held.attached = attached);
+        let mut world = self.world();
+        let mut told = Vec::new();
+        for (session, held) in &mut world.sessions {
+            if held.agent.as_str() == agent && held.attached != attached {
+                held.attached = attached;
+                told.push(SessionEvent {
+                    session: session.clone(),
+                    token: held.token.clone(),
+                    kind: SessionEventKind::Attached(attached),
+                });
+            }
+        }
+        for event in told {
+            world.tell(&event);
+        }
     }
 
     /// The agent, or a gc process in its session, writes metadata.
@@ -201,24 +215,6 @@ impl MemorySessions {
     /// Tells everybody who listens, whether it is true or not: late and repeated news.
     pub fn announce(&self, event: &SessionEvent) {
         self.world().tell(event);
-    }
-
-    /// The backend dies and takes all sessions along.
-    pub fn lose_backend(&self) {
-        let mut world = self.world();
-        let lost: Vec<_> = std::mem::take(&mut world.sessions)
-            .into_iter()
-            .filter(|(_, held)| held.exit.is_none())
-            .collect();
-        for (session, held) in lost {
-            let kind = SessionEventKind::BackendLost;
-            let event = SessionEvent {
-                session,
-                token: held.token,
-                kind,
-            };
-            world.tell(&event);
-        }
     }
 
     fn each(&self, agent: &str, change: impl Fn(&mut Held)) {

@@ -192,8 +192,8 @@ pub enum EndKind {
     },
     /// It never began.
     StartFailed(StartFailure),
-    /// The backend died and took it along.
-    ProviderLost,
+    /// The backend died and took it along; why, for a person.
+    ProviderLost(String),
 }
 
 impl fmt::Display for EndKind {
@@ -202,7 +202,7 @@ impl fmt::Display for EndKind {
             Self::Exited(status) => status.fmt(f),
             Self::Stopped { reason, .. } => write!(f, "stopped ({})", reason.as_str()),
             Self::StartFailed(failure) => failure.fmt(f),
-            Self::ProviderLost => f.write_str("provider lost"),
+            Self::ProviderLost(why) => write!(f, "provider lost: {why}"),
         }
     }
 }
@@ -233,7 +233,7 @@ impl AgentEnd {
             EndKind::Stopped { .. } => EndClass::Planned,
             EndKind::Exited(ExitStatus::Code(0)) => EndClass::Clean,
             EndKind::Exited(_) => EndClass::Crash,
-            EndKind::ProviderLost => EndClass::ProviderLost,
+            EndKind::ProviderLost(_) => EndClass::ProviderLost,
             EndKind::StartFailed(failure) => match failure.class {
                 FailureClass::Agent => EndClass::SpawnFailure,
                 FailureClass::Provider => EndClass::ProviderFailure,

@@ -296,7 +296,7 @@ mod tests {
             ),
             (
                 Permanent,
-                EndKind::ProviderLost,
+                EndKind::ProviderLost("killed".to_owned()),
                 restart(StartCause::ProviderLost),
                 0,
             ),

@@ -32,7 +32,7 @@ pub(crate) enum WorkerMsg {
     /// The session is there, its programs are not.
     Zombie,
     /// The backend died and took the session along.
-    BackendLost(RunToken),
+    BackendLost(RunToken, String),
     /// Set (or remove) metadata of the session.
     Note(Note, Option<String>),
     /// Run these live lines; their hash goes into the metadata. `update`: they changed while the
@@ -63,7 +63,7 @@ impl WorkerMsg {
             Self::Force => "Force",
             Self::StopDone(_) => "StopDone",
             Self::Zombie => "Zombie",
-            Self::BackendLost(_) => "BackendLost",
+            Self::BackendLost(..) => "BackendLost",
             Self::Note(..) => "Note",
             Self::ApplyLive { .. } => "ApplyLive",
             Self::LiveApplied { .. } => "LiveApplied",

@@ -287,11 +287,11 @@ impl RunState {
     }
 
     /// The backend died and took the session along.
-    pub(crate) fn on_backend_lost(&mut self) -> Vec<Effect> {
+    pub(crate) fn on_backend_lost(&mut self, why: String) -> Vec<Effect> {
         match self.phase {
             Phase::Stopping(_) | Phase::Starting { .. } => self.on_exit(ExitStatus::Vanished),
             Phase::Ended => vec![],
-            _ => self.end(EndKind::ProviderLost, String::new()),
+            _ => self.end(EndKind::ProviderLost(why), String::new()),
         }
     }
 

@@ -94,7 +94,7 @@ async fn planned_restarts_lost_backends_and_done_agents_take_nobody_along() {
     town.command("a", "db", restart).await.unwrap();
     settle().await;
     assert_eq!(since(&city, told), ["stopped db user", "started db user"]);
-    city.sessions.lose_backend();
+    city.sessions.lose_backend(Duration::ZERO, false);
     settle().await;
     let cascades = story(&city)
         .iter()

@@ -1,5 +1,7 @@
 //! Ends of runs (patrol.md 5): classes, charges, events.
 
+use std::time::Duration;
+
 use gascity_actors::AgentCommand;
 use gascity_actors::memory::Behaviour;
 use gascity_actors::model::{AgentState, ExitStatus};
@@ -61,7 +63,7 @@ async fn a_clean_exit_is_charged_only_if_the_run_was_not_stable() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_backend_restarts_all_at_once_and_charges_nobody() {
     let (town, city) = Town::with(chain()).await;
-    city.sessions.lose_backend();
+    city.sessions.lose_backend(Duration::ZERO, false);
     settle().await;
     assert_eq!(up(&city), ["api", "db", "web"]);
     assert_eq!(city.journal.count("agent.crashed", "db"), 0);

@@ -90,3 +90,18 @@ async fn who_reads_nothing_for_long_is_told_so_and_misses_no_exit() {
     let activity = ("a39".to_owned(), SessionEventKind::Activity);
     assert_eq!(heard(&mut events), [activity]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn terminals_that_come_and_go_are_told_once_each() {
+    let sessions = Arc::new(MemorySessions::new(Arc::new(MemoryClock::new())));
+    start(&sessions, "a").await;
+    let port: Arc<dyn Sessions> = sessions.clone();
+    let mut events = follow(&port);
+    settle().await;
+    for attached in [true, true, false] {
+        sessions.attach("a", attached);
+    }
+    settle().await;
+    let told = [true, false].map(|on| ("a".to_owned(), SessionEventKind::Attached(on)));
+    assert_eq!(heard(&mut events), told);
+}

@@ -326,7 +326,8 @@ async fn stale_news_has_no_effect() {
     let session = gascity_actors::model::SessionName::new("db").unwrap();
     for kind in [
         SessionEventKind::Exited(CRASH),
-        SessionEventKind::BackendLost,
+        SessionEventKind::BackendLost("killed".to_owned()),
+        SessionEventKind::Attached(true),
     ] {
         let event = SessionEvent {
             session: session.clone(),

@@ -3,8 +3,9 @@ use std::time::Duration;
 use gascity_actors::model::ExitStatus;
 use gascity_actors::ports::SessionError;
 
-use crate::util::{MINUTE, Town, agent, city, pass, settle};
+use crate::util::{MINUTE, Town, agent, city, pass, settle, since, story, up};
 
+const SECOND: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Invariant I2: reconciliation is idempotent.
@@ -140,4 +141,40 @@ async fn news_that_were_lost_are_made_up_for_by_a_listing_at_once() {
     settle().await;
     assert_eq!(city.sessions.count("snapshot", None), 1);
     assert_eq!(city.sessions.count("start", Some("db")), 1);
+}
+
+/// Row 40 in virtual time: the sessions of the backend outlive that it cannot be asked.
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_is_back_is_listed_at_once() {
+    let (town, city) = Town::with(city("a").agent(agent("db")).agent(agent("web"))).await;
+    pass(MINUTE).await;
+    let told = story(&city).len();
+    city.sessions.lose_backend(2 * SECOND, true);
+    pass(SECOND).await;
+    city.sessions.exit_unnoticed("db", ExitStatus::Code(1));
+    assert_eq!(up(&city), ["web"], "nobody ended with the connection");
+    city.sessions.clear_calls();
+    pass(SECOND).await;
+    assert_eq!(city.sessions.count("snapshot", None), 1);
+    assert_eq!(since(&city, told), ["crashed db", "started db crash"]);
+    assert_eq!(town.instance("a", "web").await.restarts_in_window, 0);
+}
+
+/// Row 39 in virtual time.
+#[tokio::test(start_paused = true)]
+async fn agents_return_when_another_backend_has_taken_the_place_of_theirs() {
+    let (town, city) = Town::with(city("a").agent(agent("db")).agent(agent("web"))).await;
+    pass(MINUTE).await;
+    city.sessions.lose_backend(30 * SECOND, false);
+    pass(29 * SECOND).await;
+    assert!(up(&city).is_empty());
+    pass(MINUTE).await;
+    assert_eq!(up(&city), ["db", "web"]);
+    let stopped: Vec<_> = city.journal.events();
+    let stopped = stopped.iter().filter(|event| event.kind == "agent.stopped");
+    let why: Vec<_> = stopped.map(|event| event.message.clone()).collect();
+    assert_eq!(why, ["provider lost: the server has died"; 2]);
+    for name in ["db", "web"] {
+        assert_eq!(town.instance("a", name).await.restarts_in_window, 0);
+    }
 }

@@ -302,7 +302,10 @@ pub(crate) async fn perform(world: &mut World, rng: &mut Rng, step: &Step) -> Re
             world.cities[*at].fault("lag", !lag.is_zero());
             world.cities[*at].observer.set_lag(*lag);
         }
-        Step::BackendLost(at) => world.cities[*at].ports.sessions.lose_backend(),
+        Step::BackendLost(at) => world.cities[*at]
+            .ports
+            .sessions
+            .lose_backend(Duration::ZERO, false),
         Step::Check(at, line, answer) => {
             world.cities[*at].ports.shell.script(line, answer.clone());
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gascity_actors::ports::SessionError;
+use gascity_actors::ports::{SessionError, SessionEventKind};
 use tokio::time::{sleep, timeout};
 
 use super::server::{self, ConnectError, Server};
@@ -17,6 +17,9 @@ const RETRIES: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
 ];
+
+/// How long the ends of runs that went down with a server are waited for.
+const ENDING: Duration = Duration::from_secs(5);
 
 impl Inner {
     /// The city's server. [`SessionError::NotFound`] if there is none.
@@ -49,8 +52,11 @@ impl Inner {
         let me = self.me.upgrade();
         let me = me.ok_or_else(|| backend("the provider is gone"))?;
         me.resync(&server).await?;
-        *held = Some(server.clone());
+        let before = held.replace(server.clone());
         drop(held);
+        if let Some(before) = before {
+            me.tell_back(before.pid, before.pid == server.pid);
+        }
         {
             let mut known = lock(&self.servers);
             known.retain(|_, pidfd| !has_fired(pidfd));
@@ -58,6 +64,7 @@ impl Inner {
         }
         me.end_outlived(Some(&server));
         tokio::spawn(reconnect(self.me.clone(), server.clone()));
+        tokio::spawn(watch_terminals(self.me.clone(), server.clone()));
         Ok(server)
     }
 
@@ -74,6 +81,29 @@ impl Inner {
             Some(pidfd) => timeout(limit, server::gone(pidfd)).await.is_ok(),
             None => true, // it was forgotten because it was dead
         }
+    }
+
+    /// Tells that the backend can be asked again, after everybody who went down with a server.
+    fn tell_back(self: &Arc<Self>, before: i32, same_server: bool) {
+        let kind = SessionEventKind::BackendBack { same_server };
+        let Some(back) = lock(&self.latest).as_ref().map(|run| run.event(kind)) else {
+            return; // it had no session
+        };
+        if same_server {
+            return self.subscribers.send(&back);
+        }
+        let runs = self.slots.all().into_iter().filter_map(|slot| slot.run());
+        let lost: Vec<_> = runs.filter(|run| run.seat.server == before).collect();
+        let me = self.clone();
+        tokio::spawn(async move {
+            let all = async {
+                for run in lost {
+                    run.ended().await;
+                }
+            };
+            let _ = timeout(ENDING, all).await; // who is not told yet is found by a listing
+            me.subscribers.send(&back);
+        });
     }
 
     /// Runs whose server has died are over, also those that did not die with it.
@@ -120,9 +150,30 @@ async fn reconnected(inner: Weak<Inner>, server: Arc<Server>) {
             Err(SessionError::NotFound) => {
                 tracing::warn!(%why, "the tmux server has died");
                 inner.end_outlived(None);
+                let mut held = inner.server.lock().await;
+                // Another one is started with the next session.
+                if held.take_if(|held| Arc::ptr_eq(held, &server)).is_some() {
+                    inner.tell_back(server.pid, false);
+                }
                 return;
             }
             Err(error) => tracing::warn!(%why, %error, "failed to connect to tmux again"),
+        }
+    }
+}
+
+/// Tells of terminals that come and go, for as long as a connection lasts.
+async fn watch_terminals(inner: Weak<Inner>, server: Arc<Server>) {
+    loop {
+        tokio::select! {
+            () = server.link.clients_changed() => {}
+            _ = server.link.lost() => return,
+        }
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        if inner.look_for_terminals(&server).await.is_err() {
+            return; // the connection is lost, and with the next one all is listed
         }
     }
 }

@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::line::Line;
@@ -45,6 +46,7 @@ struct Ask {
 pub(super) struct Link {
     asks: mpsc::UnboundedSender<Ask>,
     lost: watch::Receiver<Option<Lost>>,
+    clients: Arc<Notify>,
 }
 
 impl std::fmt::Debug for Ask {
@@ -68,6 +70,7 @@ impl Link {
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(output))?;
         let (asks, asked) = mpsc::unbounded_channel();
         let (losing, lost) = watch::channel(None);
+        let clients = Arc::new(Notify::new());
         let mut nonce = [0; 8];
         getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
         let pump = Pump {
@@ -78,9 +81,14 @@ impl Link {
             unsent: Vec::new(),
             pending: VecDeque::new(),
             nonce: u64::from_ne_bytes(nonce),
+            clients: clients.clone(),
         };
         tokio::spawn(pump.run(child, asked, losing));
-        Ok(Self { asks, lost })
+        Ok(Self {
+            asks,
+            lost,
+            clients,
+        })
     }
 
     /// Carries out a line. The answers of its commands, up to the first that failed.
@@ -100,6 +108,11 @@ impl Link {
             sent.map_err(|_| ended())?;
             answer.await.map_err(|_| ended())?
         }
+    }
+
+    /// Waits until terminals have come or gone since the last call.
+    pub(super) async fn clients_changed(&self) {
+        self.clients.notified().await;
     }
 
     /// The connection is over.
@@ -135,6 +148,7 @@ struct Pump {
     unsent: Vec<u8>,
     pending: VecDeque<Pending>,
     nonce: u64,
+    clients: Arc<Notify>,
 }
 
 impl Pump {
@@ -226,6 +240,7 @@ impl Pump {
             match said {
                 Said::Answer(block) => self.answer(block),
                 Said::Other => self.begun = true,
+                Said::Clients => self.clients.notify_one(),
                 Said::Exit(why) if why.is_empty() => return Some(Lost::Ended(why)),
                 Said::Exit(why) => return Some(Lost::Ended(format!(": {why}"))),
             }

@@ -1,12 +1,13 @@
 //! What tmux says of all sessions at once.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use chrono::{DateTime, Utc};
 use gascity_actors::model::{AgentName, ExitStatus, RunToken, SessionName};
-use gascity_actors::ports::{Facts, Listing, Note, SessionError};
+use gascity_actors::ports::{Facts, Listing, Note, SessionError, SessionEventKind};
 use rustix::process::Pid;
-use std::sync::Arc;
 
 use super::line::{Line, decode};
 use super::run::{Identity, Pane, Run, Seat};
@@ -113,7 +114,7 @@ impl Row {
             pid: pid.parse().ok()?,
             state: Pane::read(dead, status, signal),
             activity: activity.parse().unwrap_or(0),
-            attached: attached.parse().is_ok_and(|clients: u32| clients > 0),
+            attached: is_attached(attached),
             marks: [0, 1, 2, 3].map(|at| decode_mark(at, marks[at])),
             notes: values
                 .filter_map(|(note, text)| Some((note, decode(text)?)))
@@ -146,6 +147,7 @@ impl Row {
             },
             pid: Pid::from_raw(self.pid).filter(|_| self.pid > 0)?,
             started_at: DateTime::<Utc>::from_timestamp_millis(started)?,
+            attached: self.attached,
             notes: self.notes.clone(),
         })
     }
@@ -168,6 +170,11 @@ impl Row {
             notes,
         }
     }
+}
+
+/// Reads `session_attached`, which counts terminals.
+fn is_attached(clients: &str) -> bool {
+    clients.parse().is_ok_and(|clients: u32| clients > 0)
 }
 
 /// The pane's id is tmux's own word and not encoded.
@@ -215,6 +222,7 @@ impl Inner {
             let run = slot.and_then(|slot| slot.run());
             match run.filter(|run| row.token().as_ref() == Some(&run.token)) {
                 Some(run) => {
+                    self.note_attached(&run, row.attached);
                     listing.owned.push(row.facts(&run));
                     listed.push(run.name.clone());
                 }
@@ -231,6 +239,36 @@ impl Inner {
         self.forget_all_but(&listed);
         listing.owned.sort_by(|a, b| a.session.cmp(&b.session));
         Ok(listing)
+    }
+
+    /// Asks who has a terminal on a session, and tells what has changed.
+    pub(super) async fn look_for_terminals(&self, server: &Server) -> Result<(), SessionError> {
+        let format = "#{session_id}|#{session_attached}";
+        let line = Line::new(["list-sessions", "-F", format]);
+        let blocks = server.link.ask(line).await.map_err(lost)?;
+        let lines = blocks.iter().filter(|block| block.ok);
+        let lines = lines.flat_map(|block| &block.lines);
+        let attached: HashMap<String, bool> = lines
+            .filter_map(|line| {
+                let (session, clients) = std::str::from_utf8(line).ok()?.split_once('|')?;
+                Some((session.to_owned(), is_attached(clients)))
+            })
+            .collect();
+        let runs = self.slots.all();
+        let runs = runs.iter().filter_map(|slot| slot.run());
+        for run in runs.filter(|run| run.seat.server == server.pid) {
+            if let Some(attached) = attached.get(&run.seat.session) {
+                self.note_attached(&run, *attached);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_attached(&self, run: &Run, attached: bool) {
+        if run.attached.swap(attached, Ordering::AcqRel) != attached {
+            let kind = SessionEventKind::Attached(attached);
+            self.subscribers.send(&run.event(kind));
+        }
     }
 
     /// A run that is not known yet.

@@ -34,6 +34,8 @@ pub(super) enum Said {
     Answer(Block),
     /// Something else was carried out: first of all the command that makes the connection.
     Other,
+    /// A terminal was put on a session, or left it.
+    Clients,
     /// The connection is about to end, and why, if the server says so.
     Exit(String),
 }
@@ -134,7 +136,7 @@ fn guard(line: &[u8], word: &str) -> Option<Guard> {
     Guard::parse(std::str::from_utf8(rest).ok()?)
 }
 
-/// The one notification that matters. Output is switched off, and what became of sessions is asked
+/// The few notifications that matter. Output is switched off, and what became of sessions is asked
 /// for: anybody could write such a line.
 fn notification(line: &[u8]) -> Option<Said> {
     let (word, rest) = match line.iter().position(|byte| *byte == b' ') {
@@ -142,7 +144,11 @@ fn notification(line: &[u8]) -> Option<Said> {
         None => (line, &b""[..]),
     };
     let why = || String::from_utf8_lossy(rest).into_owned();
-    (word == b"%exit").then(|| Said::Exit(why()))
+    match word {
+        b"%exit" => Some(Said::Exit(why())),
+        b"%client-session-changed" | b"%client-detached" => Some(Said::Clients),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -58,6 +58,8 @@ pub(super) struct Run {
     /// `None`: it was dead when it was found.
     pidfd: Option<Arc<OwnedFd>>,
     ended: AtomicBool,
+    /// Somebody has a terminal on it, as was last told.
+    pub(super) attached: AtomicBool,
     /// A stop is under way and looks after the other processes itself.
     pub(super) stopping: AtomicBool,
     ending: Ending,
@@ -74,6 +76,7 @@ pub(super) struct Identity {
     pub(super) seat: Seat,
     pub(super) pid: Pid,
     pub(super) started_at: DateTime<Utc>,
+    pub(super) attached: bool,
     pub(super) notes: BTreeMap<Note, String>,
 }
 
@@ -101,6 +104,7 @@ impl Run {
             seat,
             pid,
             started_at,
+            attached,
             notes,
         } = identity;
         Self {
@@ -113,6 +117,7 @@ impl Run {
             started_at,
             notes: Mutex::new(notes),
             ended: AtomicBool::new(pidfd.is_none()),
+            attached: AtomicBool::new(attached),
             pidfd: pidfd.map(Arc::new),
             stopping: AtomicBool::new(false),
             ending: Ending::new(exit),
@@ -127,6 +132,15 @@ impl Run {
     /// It was dead when it was found: nobody has looked after what it left.
     pub(super) fn was_found_dead(&self) -> bool {
         self.pidfd.is_none()
+    }
+
+    /// News of it.
+    pub(super) fn event(&self, kind: SessionEventKind) -> SessionEvent {
+        SessionEvent {
+            session: self.name.clone(),
+            token: self.token.clone(),
+            kind,
+        }
     }
 
     /// Waits until the end has been reported, and says how it ended.
@@ -200,14 +214,13 @@ async fn watch(run: Arc<Run>, pidfd: AsyncFd<Arc<OwnedFd>>, inner: Weak<Inner>) 
     let end = inner.end_of(&run).await;
     let (status, kind) = match end {
         End::Exited(status) => (status, SessionEventKind::Exited(status)),
-        End::ServerLost => (ExitStatus::Vanished, SessionEventKind::BackendLost),
+        End::ServerLost => {
+            let why = format!("the tmux server (pid {}) has died", run.seat.server);
+            (ExitStatus::Vanished, SessionEventKind::BackendLost(why))
+        }
     };
     run.ending.set(status);
-    inner.subscribers.send(&SessionEvent {
-        session: run.name.clone(),
-        token: run.token.clone(),
-        kind,
-    });
+    inner.subscribers.send(&run.event(kind));
 }
 
 /// How a run came to its end.

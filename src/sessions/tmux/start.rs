@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use chrono::Utc;
 use gascity_actors::model::{Command, ExitStatus, RunToken, SessionName, StartFailure};
-use gascity_actors::ports::{
-    Fence, SessionError, SessionEvent, SessionEventKind, StartSpec, Started,
-};
+use gascity_actors::ports::{Fence, SessionError, SessionEventKind, StartSpec, Started};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::OwnedMutexGuard;
 
@@ -276,6 +274,7 @@ impl Inner {
             seat,
             pid,
             started_at: Utc::now(),
+            attached: false,
             notes: spec.notes.clone(),
         };
         let run = match leader(pid, server.pid) {
@@ -287,11 +286,8 @@ impl Inner {
                     _ => ExitStatus::Unknown,
                 };
                 let run = Run::dead(identity, status);
-                self.subscribers.send(&SessionEvent {
-                    session: run.name.clone(),
-                    token: run.token.clone(),
-                    kind: SessionEventKind::Exited(status),
-                });
+                let exited = SessionEventKind::Exited(status);
+                self.subscribers.send(&run.event(exited));
                 run
             }
         };

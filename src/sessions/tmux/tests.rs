@@ -246,9 +246,13 @@ async fn the_death_of_the_server_is_no_fault_of_its_agents() {
         Signal::KILL,
     )
     .unwrap();
+    let why = format!("the tmux server (pid {server}) has died");
     for _ in 0..20 {
-        assert_eq!(next(&mut events).await.kind, SessionEventKind::BackendLost);
+        let lost = SessionEventKind::BackendLost(why.clone());
+        assert_eq!(next(&mut events).await.kind, lost);
     }
+    let back = SessionEventKind::BackendBack { same_server: false };
+    assert_eq!(next(&mut events).await.kind, back);
     assert_eq!(town.tmux.snapshot().await.unwrap().owned, []);
     town.start("w0", "u0", "exec sleep 600").await;
     assert!(town.facts("w0").await.unwrap().live);
@@ -265,7 +269,8 @@ async fn a_graceful_end_of_the_server_is_no_fault_either() {
     let server = town.tmux.0.server().await.unwrap();
     let _ = server.link.ask(Line::new(["kill-server"])).await;
     for _ in 0..5 {
-        assert_eq!(next(&mut events).await.kind, SessionEventKind::BackendLost);
+        let kind = next(&mut events).await.kind;
+        assert!(matches!(kind, SessionEventKind::BackendLost(_)), "{kind:?}");
     }
 }
 
@@ -283,6 +288,8 @@ async fn a_lost_connection_or_keeper_costs_no_agent() {
         server.link.lost().await;
         let facts = town.facts("w").await.unwrap();
         assert_eq!((facts.live, facts.pid), (true, Some(pid.cast_unsigned())));
+        let back = SessionEventKind::BackendBack { same_server: true };
+        assert_eq!(next(&mut events).await.kind, back);
     }
     assert!(events.try_recv().is_err(), "nobody ended");
 }
@@ -297,4 +304,30 @@ async fn how_long_a_message_waits_for_others_may_change_at_any_time() {
     town.tmux.set_nudging(Duration::ZERO, Duration::ZERO);
     let told = town.tmux.nudge(name, Fence::Any, "hi".to_owned()).await;
     assert_eq!(told, Err(SessionError::Busy));
+}
+
+#[tokio::test]
+async fn terminals_that_come_and_go_are_told() {
+    let Some(town) = Town::new() else { return };
+    let mut events = town.tmux.subscribe();
+    town.start("w", "t1", "exec sleep 600").await;
+    town.start("other", "t2", "exec sleep 600").await;
+    let plan = town.tmux.attach(name("w"), false).await.unwrap();
+    let mut client = std::process::Command::new(&plan.argv[0])
+        .arg("-C") // needs no terminal
+        .args(&plan.argv[1..])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let event = next(&mut events).await;
+    assert_eq!(event.session, name("w"));
+    assert_eq!(event.kind, SessionEventKind::Attached(true));
+    assert!(town.facts("w").await.unwrap().attached);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let event = next(&mut events).await;
+    assert_eq!(event.session, name("w"));
+    assert_eq!(event.kind, SessionEventKind::Attached(false));
+    assert!(events.try_recv().is_err(), "each is told once");
 }

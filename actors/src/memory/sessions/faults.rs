@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{Call, MemorySessions, World};
+use crate::mailbox::lock;
 use crate::model::SessionName;
 use crate::ports::{Caps, SessionError, SessionEvent, SessionEventKind};
 
@@ -68,6 +71,8 @@ pub(super) struct Faults {
     /// Events that nobody will hear of.
     dropped: u32,
     duplicated: bool,
+    /// Until when nothing can be asked.
+    away: Option<Instant>,
     /// Sessions that listings leave out, and why.
     hidden: Option<(String, String)>,
     pub(super) mask: Option<Caps>,
@@ -165,6 +170,38 @@ impl MemorySessions {
         world.tell(&event);
     }
 
+    /// The backend cannot be asked for this long. Unless it is the same one that comes back, all its
+    /// sessions end now. Needs a tokio runtime.
+    pub fn lose_backend(&self, away: Duration, same_server: bool) {
+        let mut world = self.world();
+        let first = world.sessions.iter().next();
+        let back = first.map(|(session, held)| SessionEvent {
+            session: session.clone(),
+            token: held.token.clone(),
+            kind: SessionEventKind::BackendBack { same_server },
+        });
+        if !same_server {
+            for (session, held) in std::mem::take(&mut world.sessions) {
+                if held.exit.is_none() {
+                    world.tell(&SessionEvent {
+                        session,
+                        token: held.token,
+                        kind: SessionEventKind::BackendLost("the server has died".to_owned()),
+                    });
+                }
+            }
+        }
+        let until = Instant::now() + away;
+        world.faults.away = Some(until);
+        let world = self.world.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep_until(until).await;
+            if let Some(back) = back {
+                lock(&world).tell(&back);
+            }
+        });
+    }
+
     /// Listings leave out sessions of these names, and say so (or show all again).
     pub fn partial_listing(&self, pattern: Option<&str>) {
         let hidden = pattern.map(|pattern| (pattern.to_owned(), "not all were listed".to_owned()));
@@ -180,10 +217,15 @@ impl MemorySessions {
     pub(super) fn enter(&self, op: &'static str, session: &str) -> Entered {
         let mut world = self.world();
         world.calls.push(Call {
-            at: tokio::time::Instant::now(),
+            at: Instant::now(),
             op,
             session: session.to_owned(),
         });
+        let away = world.faults.away;
+        if away.is_some_and(|until| Instant::now() < until) {
+            let lost = SessionError::Backend("the server has died".to_owned());
+            return Entered(Some(Fault::Fail(lost)));
+        }
         Entered(world.faults.strike(op, session))
     }
 }

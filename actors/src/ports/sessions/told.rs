@@ -71,8 +71,24 @@ pub enum SessionEventKind {
     /// Events were dropped, beginning with one of this session: only a listing knows now. Exits
     /// are never among them.
     Lagged,
-    /// The backend died and took the session along.
-    BackendLost,
+    /// The backend died and took the session along; why, for a person.
+    BackendLost(String),
+    /// The backend can be asked again. Told once, with a session that it had: only a listing knows
+    /// what became of the others.
+    BackendBack {
+        /// Its sessions outlived the time between.
+        same_server: bool,
+    },
+    /// Somebody put a terminal on the session, or the last one left.
+    Attached(bool),
+}
+
+impl SessionEventKind {
+    /// Something was missed: only a listing knows what there is now.
+    #[must_use]
+    pub fn asks_for_listing(&self) -> bool {
+        matches!(self, Self::Lagged | Self::BackendBack { .. })
+    }
 }
 
 /// A call that did not do what was asked.
