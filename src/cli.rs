@@ -99,7 +99,7 @@ enum Command {
     Runtime(agent::RuntimeArgs),
     #[command(hide = true)]
     Session(agent::SessionArgs),
-    /// Add, list, suspend or resume rigs
+    /// Add, list, suspend, resume or remove rigs
     Rig(rig::RigArgs),
     /// Show, explain or check a city's config
     Config(config::ConfigArgs),

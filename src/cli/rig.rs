@@ -1,5 +1,7 @@
 //! `gc rig`: the directories that agents work in.
 
+mod remove;
+
 use std::path::Path;
 
 use clap::{Args, Subcommand};
@@ -40,6 +42,8 @@ enum RigCommand {
     Suspend(HoldArgs),
     /// Let them run again
     Resume(HoldArgs),
+    /// Take a rig out of the config; its directory stays
+    Remove(remove::RemoveArgs),
 }
 
 #[derive(Debug, Args)]
@@ -103,6 +107,7 @@ impl RigArgs {
             RigCommand::Restart(args) => args.run(context),
             RigCommand::Suspend(args) => args.run(context, true),
             RigCommand::Resume(args) => args.run(context, false),
+            RigCommand::Remove(args) => args.run(context),
         }
     }
 }

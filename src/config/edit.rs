@@ -4,6 +4,7 @@
 //! written: it must load, and must differ from the old file in the intended key and in nothing
 //! else.
 
+mod remove;
 mod splice;
 
 use std::fs::{self, File};
@@ -19,6 +20,8 @@ use super::keys::nearest;
 use super::source::{Bytes, file_of};
 use super::{Loader, Resolved};
 use crate::control::files;
+
+pub use remove::remove_rig;
 
 /// Key that holds back a city, an agent or a rig.
 const SUSPENDED: &str = "suspended";
@@ -67,11 +70,22 @@ pub enum EditError {
         /// The one that was probably meant.
         nearest: Option<String>,
     },
+    /// The rig is in the config, but not in this file.
+    #[error("the rig `{0}` is not in city.toml but in a file it includes; change it there")]
+    RigElsewhere(String),
+    /// The rig has agents that are written for it.
+    #[error("agents belong to the rig `{name}`: {}", .agents.join(", "))]
+    InUse {
+        /// The rig.
+        name: String,
+        /// Their full names.
+        agents: Vec<String>,
+    },
     /// With the edit, the config would have errors.
     #[error("the config would have errors\n{0}")]
     Refused(#[source] LoadError),
     /// The way the file is written leaves no place for the key.
-    #[error("city.toml is written in a way gc cannot edit; set `suspended` by hand")]
+    #[error("city.toml is written in a way gc cannot edit; change it by hand")]
     Layout,
     /// Somebody else wrote the file at the same time.
     #[error("city.toml changed meanwhile; try again")]
@@ -235,12 +249,16 @@ impl Place {
                 }
                 Ok(named(table, PATCHES, name.as_str()).unwrap_or(Self::NewPatch))
             }
-            Target::Rig(name) => named(table, RIGS, name).ok_or_else(|| EditError::UnknownRig {
-                name: name.clone(),
-                nearest: {
-                    let names: Vec<String> = items(table, RIGS).iter().map(full_name).collect();
-                    nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
-                },
+            Target::Rig(name) => named(table, RIGS, name).ok_or_else(|| {
+                let rigs = resolved.result.iter().flat_map(|city| &city.rigs);
+                let names: Vec<&str> = rigs.map(|rig| rig.name.as_str()).collect();
+                match names.contains(&name.as_str()) {
+                    true => EditError::RigElsewhere(name.clone()),
+                    false => EditError::UnknownRig {
+                        name: name.clone(),
+                        nearest: nearest(name, names.into_iter()).map(str::to_owned),
+                    },
+                }
             }),
         }
     }

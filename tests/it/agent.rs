@@ -297,3 +297,64 @@ fn a_rig_is_restarted_as_a_whole_and_alone() {
     let none = place.gc(&city, &["rig", "restart", "backend", "-y"]).ok();
     assert_eq!(none.err, "none of its agents run\n");
 }
+
+#[test]
+fn a_removed_rig_stops_its_agents_and_keeps_its_directory() {
+    let place = Place::new();
+    let backend = place.path("backend");
+    std::fs::create_dir_all(&backend).unwrap();
+    std::fs::write(backend.join("mine"), "work").unwrap();
+    let head = format!("{QUIET}# my agents\n{}\n", sleeper("other"));
+    let rig = "[[rigs]]\nname = \"backend\"\npath = \"../backend\"\nincludes = [\"p\"]\n";
+    let city = place.city("town", &format!("{head}{rig}\n# the end\n"));
+    std::fs::create_dir(city.join("p")).unwrap();
+    let pack = "[pack]\nname = \"p\"\nschema = 1\n";
+    let of_pack = |name: &str| format!("{}scope = \"rig\"\n", sleeper(name));
+    let pack = [pack, &of_pack("w"), &of_pack("x")].concat();
+    std::fs::write(city.join("p/pack.toml"), pack).unwrap();
+    place.gc(&city, &["start"]).ok();
+    let other = place.pid(&city, "other").unwrap();
+    let pids = ["backend/w", "backend/x"].map(|name| place.pid(&city, name).unwrap());
+
+    // It would stop two, so it asks.
+    place.gc(&city, &["rig", "remove", "backend"]).fails(2);
+    let file = || std::fs::read_to_string(city.join("city.toml")).unwrap();
+    let text = file();
+    assert!(text.contains(rig), "{text}");
+    let member = format!("{text}{}dir = \"backend\"\n", sleeper("own"));
+    std::fs::write(city.join("city.toml"), &member).unwrap();
+    let error = place
+        .gc(&city, &["rig", "remove", "backend", "-y", "--json"])
+        .fails(1)
+        .json_error();
+    assert_eq!(error["code"], "conflict");
+    assert_eq!(
+        error["error"],
+        "agents belong to the rig `backend`: backend/own"
+    );
+    assert_eq!(file(), member);
+    std::fs::write(city.join("city.toml"), &text).unwrap();
+
+    let said = place
+        .gc(&city, &["rig", "remove", "backend", "-y", "--json"])
+        .ok()
+        .json();
+    assert_eq!(
+        (&said["removed"], &said["source"]),
+        (&"backend".into(), &"live".into())
+    );
+    assert_eq!(file(), format!("{head}# the end\n"));
+    eventually("its agents gone", || {
+        pids.iter().all(|pid| !is_alive(*pid)).then_some(())
+    });
+    assert_eq!(place.pid(&city, "other"), Some(other));
+    assert_eq!(
+        std::fs::read_to_string(backend.join("mine")).unwrap(),
+        "work"
+    );
+    let error = place
+        .gc(&city, &["rig", "remove", "backend", "--json"])
+        .fails(1);
+    assert_eq!(error.json_error()["code"], "not_found");
+    place.gc(&city, &["stop"]).ok();
+}

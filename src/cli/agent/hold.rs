@@ -282,7 +282,7 @@ pub(in crate::cli) fn refused(error: EditError) -> CliError {
     let code = match &error {
         EditError::Invalid(_) | EditError::Refused(_) => Code::Config,
         EditError::UnknownAgent { .. } | EditError::UnknownRig { .. } => Code::NotFound,
-        EditError::Raced => Code::Conflict,
+        EditError::Raced | EditError::InUse { .. } => Code::Conflict,
         _ => Code::Failed,
     };
     let text = error.to_string();

@@ -46,6 +46,52 @@ pub(super) fn set(
     }
 }
 
+/// The text without the table at `place` and those below it. Comments around it stay. `None` if
+/// it was not found.
+pub(super) fn remove(text: &str, place: Place) -> Option<String> {
+    let document = Document::parse(text).ok()?;
+    let table = Written::find(document.as_table(), place)?;
+    let span = table.span.clone()?;
+    if table.style == Style::Inline {
+        return Some(table.remove(text, span));
+    }
+    let last = last(table.table).unwrap_or(0).max(span.end);
+    Some(remove_lines(text, span.start, last))
+}
+
+/// Where the last key of a table, or of one below it, ends.
+fn last(table: &dyn TableLike) -> Option<usize> {
+    let ends = table.iter().filter_map(|(_, item)| {
+        let below = match item {
+            Item::ArrayOfTables(tables) => tables.iter().filter_map(|table| ended(table)).max(),
+            Item::Table(table) => ended(table),
+            _ => None,
+        };
+        below.max(item.span().map(|span| span.end))
+    });
+    ends.max()
+}
+
+fn ended(table: &toml_edit::Table) -> Option<usize> {
+    last(table).max(table.span().map(|span| span.end))
+}
+
+/// The text without the lines from that at `first` to that at `last`, and without an empty line
+/// before them.
+fn remove_lines(text: &str, first: usize, last: usize) -> String {
+    let start = line_start(text, first);
+    let end = text[last..]
+        .find('\n')
+        .map_or(text.len(), |at| last + at + 1);
+    let before = &text[..start];
+    let gap = ["\r\n", "\n"].into_iter().find(|gap| {
+        before
+            .strip_suffix(gap)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('\n'))
+    });
+    splice(text, start - gap.map_or(0, str::len)..end, "")
+}
+
 /// The text with a table at its end.
 pub(super) fn append(text: &str, header: &str, pairs: &[(&str, toml_edit::Value)]) -> String {
     let end = line_end(text, text.len());
@@ -156,23 +202,14 @@ impl<'d> Written<'d> {
     fn remove_whole(&self, text: &str) -> Option<String> {
         let keys = self.table.iter().filter_map(|(key, _)| self.span(key));
         let last = keys.map(|(_, value)| value.end).max()?;
-        let start = line_start(text, self.span.clone()?.start);
-        let end = text[last..]
-            .find('\n')
-            .map_or(text.len(), |at| last + at + 1);
-        let lines = text[start..end].lines();
+        let first = self.span.clone()?.start;
+        let end = text[last..].find('\n').map_or(text.len(), |at| last + at);
+        let lines = text[line_start(text, first)..end].lines();
         let plain = lines
             .skip(1)
             .all(|line| !line.contains('#') && line.contains('='));
         // A comment in it is the user's.
-        plain.then_some(())?;
-        let before = &text[..start];
-        let gap = ["\r\n", "\n"].into_iter().find(|gap| {
-            before
-                .strip_suffix(gap)
-                .is_some_and(|rest| rest.is_empty() || rest.ends_with('\n'))
-        });
-        Some(splice(text, start - gap.map_or(0, str::len)..end, ""))
+        plain.then(|| remove_lines(text, first, last))
     }
 
     /// The text with the key, behind the name.
