@@ -63,7 +63,7 @@ pub(super) fn remove(text: &str, place: Place) -> Option<String> {
 fn last(table: &dyn TableLike) -> Option<usize> {
     let ends = table.iter().filter_map(|(_, item)| {
         let below = match item {
-            Item::ArrayOfTables(tables) => tables.iter().filter_map(|table| ended(table)).max(),
+            Item::ArrayOfTables(tables) => tables.iter().filter_map(ended).max(),
             Item::Table(table) => ended(table),
             _ => None,
         };
