@@ -203,12 +203,13 @@ impl SessionRef {
     }
 
     fn unsupported(&self, what: &'static str) -> ReachError {
+        let provider = self.sessions.provider_of(&self.name);
         ReachError::Unsupported {
             agent: self.agent.clone(),
             what,
             provider: match self.sessions.degraded(None) {
-                Some(why) => format!("{} (degraded: {why})", self.sessions.provider()),
-                None => self.sessions.provider().to_owned(),
+                Some(why) => format!("{provider} (degraded: {why})"),
+                None => provider,
             },
         }
     }

@@ -200,6 +200,8 @@ fn without_the_tmux_a_city_wants_agents_run_degraded_and_know() {
     );
     assert_eq!(degraded("own"), [None, None], "it asked for what it has");
     // Nothing can be said to the one, everything to the other.
+    let shown = place.gc(&city, &["agent", "show", "own"]).ok().out;
+    assert!(shown.contains("own (subprocess)"), "{shown}");
     let error = place.gc(&city, &["agent", "nudge", "w", "hi", "--json"]);
     let error = error.fails(8).json_error();
     assert!(error["error"].as_str().unwrap().contains(why), "{error}");

@@ -127,6 +127,7 @@ fn kept(of: Facts, view: &InstanceView) -> Kept {
         reason: _,
         running: _,
         suspended: _,
+        provider: _,
         pool: _,
         depends_on: _,
         last_activity: _,

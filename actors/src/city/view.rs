@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::slots::Entry;
 use super::{CityState, Stage};
 use crate::mailbox::Addr;
-use crate::model::{AgentState, CityMode, CityStatus, CityView, InstanceView, PoolView};
+use crate::model::{AgentSpec, AgentState, CityMode, CityStatus, CityView, InstanceView, PoolView};
 use crate::policy::{Phase, Want};
 use crate::tree::{Kind, Node, Past};
 
@@ -56,6 +56,12 @@ impl CityState {
         ))
     }
 
+    fn own_provider(&self, agent: &AgentSpec) -> Option<String> {
+        let sessions = &self.args.ports.sessions;
+        let own = agent.launch.session.as_ref();
+        own.map(|_| sessions.provider_of(&agent.session))
+    }
+
     pub(super) fn instance(&self, entry: &Entry, now: Instant) -> InstanceView {
         let slot = &entry.slot;
         let name = slot.spec.name.as_str();
@@ -67,6 +73,7 @@ impl CityState {
             reason: self.reason(entry, now),
             running: run.is_some_and(|run| run.announced),
             suspended: slot.want == Want::Suspended,
+            provider: self.own_provider(&slot.spec),
             pool: self.pool_view(entry),
             depends_on: slot.spec.depends_on.clone(),
             last_activity: run

@@ -95,6 +95,9 @@ pub struct InstanceView {
     pub running: bool,
     /// Held back by the user.
     pub suspended: bool,
+    /// Its session provider, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// Its pool, if it is an instance of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolView>,

@@ -23,6 +23,12 @@ pub trait Sessions: Send + Sync + 'static {
     /// Word for the provider in config and status, e.g. `subprocess`.
     fn provider(&self) -> &str;
 
+    /// The same for one session, where that differs.
+    fn provider_of(&self, name: &SessionName) -> String {
+        let _ = name;
+        self.provider().to_owned()
+    }
+
     /// Why it was chosen, or in what shape it is, for a person; empty if there is nothing to say.
     fn why(&self) -> String {
         String::new()

@@ -203,6 +203,7 @@ fn configured(
         _ => (AgentState::Stopped, Some(NOBODY.into())),
     };
     view.suspended = *want == Want::Suspended;
+    view.provider.clone_from(&agent.launch.session);
     view.depends_on.clone_from(&agent.depends_on);
     view.config_hash.clone_from(&agent.fingerprint.hash);
     view.max_restarts = agent.limit.max_restarts;
@@ -230,6 +231,7 @@ fn run_only(facts: &Facts) -> InstanceView {
 fn blank(name: &AgentName, session: &SessionName) -> InstanceView {
     let last = name.as_str().rsplit('/').next();
     InstanceView {
+        provider: None,
         name: last.unwrap_or_default().to_owned(),
         qualified_name: name.clone(),
         state: AgentState::Stopped,

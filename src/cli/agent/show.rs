@@ -51,7 +51,7 @@ impl ShowArgs {
         events.drain(..events.len().saturating_sub(EVENTS));
         let page = Page {
             agent,
-            provider: &roster.provider,
+            provider: agent.provider.as_deref().unwrap_or(&roster.provider),
             source: roster.source.word(),
             events,
             captures: captures(&roster.root, &agent.session)?,

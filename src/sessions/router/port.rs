@@ -19,6 +19,11 @@ impl Sessions for Router {
         self.base.provider()
     }
 
+    fn provider_of(&self, name: &SessionName) -> String {
+        let provider = self.known(name).unwrap_or_else(|| self.base.clone());
+        provider.provider().to_owned()
+    }
+
     fn why(&self) -> String {
         let why = self.base.why();
         if why.is_empty() {

@@ -40,7 +40,9 @@ fn peek_nudge_and_logs_work_and_attach_says_what_it_lacks() {
     let Some(town) = Town::new() else { return };
     let place = &town.place;
     let listener = "[[agent]]\nname = \"ear\"\nstart_command = \"echo héllo ☃; while read -r line; do echo \\\"<$line>\\\"; done\"\n";
-    let city = town.up(&format!("{QUIET}{listener}"));
+    let plain =
+        "[[agent]]\nname = \"plain\"\nsession = \"subprocess\"\nstart_command = \"sleep 600\"\n";
+    let city = town.up(&format!("{QUIET}{listener}{plain}"));
     town.shows(&city, "ear", "héllo ☃");
     let said = place.gc(&city, &["agent", "nudge", "ear", "it's \"$HOME\" ; ~ ☃"]);
     assert_eq!(said.ok().out, "delivered\n");
@@ -52,6 +54,14 @@ fn peek_nudge_and_logs_work_and_attach_says_what_it_lacks() {
     // No terminal here.
     let error = refusal(place, &city, &["agent", "attach", "ear"], 2);
     assert_eq!(error["error"], "this needs a terminal");
+    // Nothing to attach to, whatever the others have.
+    let error = refusal(place, &city, &["agent", "peek", "plain"], 8);
+    let error = error["error"].as_str().unwrap();
+    assert!(error.contains("the provider subprocess"), "{error}");
+    let shown = place.gc(&city, &["agent", "show", "plain", "--json"]).ok();
+    assert_eq!(shown.json()["provider"], "subprocess");
+    let shown = place.gc(&city, &["agent", "show", "ear", "--json"]).ok();
+    assert_eq!(shown.json()["provider"], "tmux");
 }
 
 /// Sessions without a supervisor are reached all the same.
