@@ -31,8 +31,8 @@ pub use limits::Limits;
 pub use notes::{Notes, NotesError};
 pub use sessions::{
     AttachPlan, Caps, Delivery, Facts, Fence, Listing, Liveness, Note, Probe, SessionError,
-    SessionEvent, SessionEventKind, SessionEvents, Sessions, StartSpec, Started, Stopped,
-    check_note, inside, nudge_text,
+    SessionEvent, SessionEventKind, SessionEvents, Sessions, StartError, StartSpec, Started,
+    Stopped, check_note, inside, nudge_text,
 };
 pub use shell::{RunOf, Shell, ShellError, ShellJob};
 

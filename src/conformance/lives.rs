@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use super::stage::{fresh_token, session};
 use super::{Act, Outcome, Stage, rows};
 use crate::model::{Command, FailureClass, Launch};
-use crate::ports::{Liveness, StartSpec};
+use crate::ports::{Liveness, StartError, StartSpec};
 
 rows! {
     1 a_started_run_is_live;
@@ -54,10 +54,11 @@ async fn a_started_run_is_live(stage: Arc<Stage>) -> Outcome {
 async fn a_second_start_is_refused(stage: Arc<Stage>) -> Outcome {
     let token = stage.start("a", Act::Idle).await?;
     let second = stage.attempt(stage.spec("a", &Act::Idle)?).await?;
-    let Err(failure) = second else {
-        anyhow::bail!("two runs in one session");
-    };
-    ensure!(failure.class == FailureClass::Provider, "{failure:?}");
+    let (owned, live) = (true, true);
+    ensure!(
+        second == Err(StartError::Exists { owned, live }),
+        "two runs in one session, or another error: {second:?}"
+    );
     ensure!(stage.is_live("a", &token).await?, "the first run is gone");
     Ok(())
 }
@@ -70,7 +71,11 @@ async fn of_many_starts_at_once_one_wins(stage: Arc<Stage>) -> Outcome {
     }
     let mut won = Vec::new();
     for start in starts {
-        won.extend(start.await??.ok());
+        match start.await?? {
+            Ok(run) => won.push(run),
+            Err(StartError::Exists { owned: true, .. }) => {}
+            Err(error) => anyhow::bail!("{error:?}"),
+        }
     }
     ensure!(won.len() == 1, "{} runs came up", won.len());
     let facts = stage.facts("a").await?.context("not listed")?;
@@ -97,7 +102,8 @@ async fn a_foreign_session_is_left_alone(stage: Arc<Stage>) -> Outcome {
         return Ok(());
     }
     let start = stage.attempt(stage.spec("stranger", &Act::Idle)?).await?;
-    ensure!(start.is_err(), "its name was taken over");
+    let held = matches!(start, Err(StartError::Exists { owned: false, .. }));
+    ensure!(held, "its name was taken over, or another error: {start:?}");
     let listing = stage.sessions.snapshot().await?;
     ensure!(listing.owned.is_empty(), "{:?}", listing.owned);
     ensure!(
@@ -114,8 +120,9 @@ async fn a_missing_directory_is_the_agents_fault(stage: Arc<Stage>) -> Outcome {
         ..(*spec.launch).clone()
     };
     let launch = Arc::new(launch);
-    let Err(failure) = stage.attempt(StartSpec { launch, ..spec }).await? else {
-        anyhow::bail!("it came up");
+    let attempt = stage.attempt(StartSpec { launch, ..spec }).await?;
+    let Err(StartError::Failed(failure)) = attempt else {
+        anyhow::bail!("it came up, or another error: {attempt:?}");
     };
     ensure!(failure.class == FailureClass::Agent, "{failure:?}");
     let left = stage.facts("a").await?.filter(|facts| facts.live);
@@ -131,11 +138,12 @@ async fn a_missing_program_is_the_agents_fault_or_exit_127(stage: Arc<Stage>) ->
         ..(*spec.launch).clone()
     });
     match stage.attempt(StartSpec { launch, ..spec }).await? {
-        Err(failure) => {
+        Err(StartError::Failed(failure)) => {
             ensure!(failure.class == FailureClass::Agent, "{failure:?}");
             let named = failure.detail.contains("no-such-program-at-all");
             ensure!(named, "it does not say what is missing: {failure}");
         }
+        Err(error) => anyhow::bail!("{error:?}"),
         Ok((token, _)) => {
             let (ended, status) = stage.next_exit(&mut events).await?;
             let missing = crate::model::ExitStatus::Code(127);

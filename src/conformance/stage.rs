@@ -10,9 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 
 use super::{Act, Backend};
-use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName, StartFailure};
+use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName};
 use crate::ports::{
-    Caps, Facts, Fence, Liveness, SessionEventKind, SessionEvents, Sessions, StartSpec, Started,
+    Caps, Facts, Fence, Liveness, SessionEventKind, SessionEvents, Sessions, StartError, StartSpec,
+    Started,
 };
 
 /// Upper bound of every wait; reached only where the contract is broken.
@@ -86,7 +87,7 @@ impl Stage {
     pub(super) async fn attempt(
         &self,
         spec: StartSpec,
-    ) -> anyhow::Result<Result<(RunToken, Started), StartFailure>> {
+    ) -> anyhow::Result<Result<(RunToken, Started), StartError>> {
         let token = fresh_token()?;
         let started = self.sessions.start(token.clone(), Arc::new(spec)).await;
         Ok(started.map(|started| (token, started)))

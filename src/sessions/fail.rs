@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gascity_actors::model::{FailureClass, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
     AttachPlan, Caps, Delivery, Fence, Key, Listing, Liveness, Note, PortFuture, Probe,
-    SessionError, SessionEvent, SessionEvents, Sessions, StartSpec, Started, Stopped,
+    SessionError, SessionEvent, SessionEvents, Sessions, StartError, StartSpec, Started, Stopped,
 };
 use tokio::sync::mpsc;
 
@@ -40,13 +40,10 @@ impl Sessions for Fail {
         })
     }
 
-    fn start(&self, _: RunToken, _: Arc<StartSpec>) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, _: RunToken, _: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         Box::pin(async {
-            Err(StartFailure {
-                stage: "session",
-                class: FailureClass::Provider,
-                detail: UNAVAILABLE.to_owned(),
-            })
+            let failure = StartFailure::new("session", FailureClass::Provider, UNAVAILABLE);
+            Err(failure.into())
         })
     }
 

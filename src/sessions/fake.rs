@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
 use gascity_actors::memory::{MemoryClock, MemorySessions};
-use gascity_actors::model::{RunToken, SessionName, StartFailure};
+use gascity_actors::model::{RunToken, SessionName};
 use gascity_actors::ports::{
-    Caps, Clock, Listing, PortFuture, SessionError, SessionEvents, Sessions, StartSpec, Started,
-    inside,
+    Caps, Clock, Listing, PortFuture, SessionError, SessionEvents, Sessions, StartError, StartSpec,
+    Started, inside,
 };
 
 use super::delegate::delegate;
@@ -72,11 +72,7 @@ impl Sessions for Fake {
         self.sessions.caps()
     }
 
-    fn start(
-        &self,
-        token: RunToken,
-        spec: Arc<StartSpec>,
-    ) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         self.sessions.start(token, spec)
     }
 

@@ -25,19 +25,12 @@ use crate::shell;
 
 /// A failed start that the agent is to blame for.
 pub(crate) fn agent_failure(stage: &'static str, detail: impl Into<String>) -> StartFailure {
-    StartFailure {
-        stage,
-        class: FailureClass::Agent,
-        detail: detail.into(),
-    }
+    StartFailure::new(stage, FailureClass::Agent, detail)
 }
 
 /// A failed start that the provider is to blame for.
 pub(crate) fn provider_failure(stage: &'static str, detail: impl Into<String>) -> StartFailure {
-    StartFailure {
-        class: FailureClass::Provider,
-        ..agent_failure(stage, detail)
-    }
+    StartFailure::new(stage, FailureClass::Provider, detail)
 }
 
 /// Makes runs of one city ready to be launched.

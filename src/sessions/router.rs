@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gascity_actors::model::{FailureClass, RunToken, SessionName, StartFailure};
 use gascity_actors::ports::{
-    Fence, Listing, SessionError, SessionEvent, Sessions, StartSpec, Started,
+    Fence, Listing, SessionError, SessionEvent, Sessions, StartError, StartSpec, Started,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -142,12 +142,8 @@ impl Router {
         Ok(self.base.clone())
     }
 
-    async fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> Result<Started, StartFailure> {
-        let failed = |detail: String| StartFailure {
-            stage: "session",
-            class: FailureClass::Provider,
-            detail,
-        };
+    async fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> Result<Started, StartError> {
+        let failed = |detail: String| StartFailure::new("session", FailureClass::Provider, detail);
         let provider = self
             .provider_of(spec.launch.session.as_deref())
             .map_err(failed)?;

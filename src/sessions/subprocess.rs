@@ -29,10 +29,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gascity_actors::model::{CityName, Launch, RunToken, SessionName, StartFailure, Stdin};
+use gascity_actors::model::{CityName, Launch, RunToken, SessionName, Stdin};
 use gascity_actors::ports::{
     Caps, Fence, Listing, PortFuture, SessionError, SessionEvent, SessionEvents, Sessions,
-    StartSpec, Started, Stopped,
+    StartError, StartSpec, Started, Stopped,
 };
 use rustix::process::Pid;
 use tokio::sync::{OnceCell, mpsc};
@@ -341,11 +341,7 @@ impl Sessions for Subprocess {
         }
     }
 
-    fn start(
-        &self,
-        token: RunToken,
-        spec: Arc<StartSpec>,
-    ) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         Box::pin(async move { self.0.start(token, &spec).await })
     }
 

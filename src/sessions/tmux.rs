@@ -31,9 +31,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use gascity_actors::model::{RunToken, SessionName, StartFailure};
+use gascity_actors::model::{RunToken, SessionName};
 use gascity_actors::ports::{
-    Caps, Listing, PortFuture, Probe, SessionError, SessionEvents, Sessions, StartSpec, Started,
+    Caps, Listing, PortFuture, Probe, SessionError, SessionEvents, Sessions, StartError, StartSpec,
+    Started,
 };
 
 use hint::TmuxFile;
@@ -344,11 +345,7 @@ impl Sessions for Tmux {
         })
     }
 
-    fn start(
-        &self,
-        token: RunToken,
-        spec: Arc<StartSpec>,
-    ) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         Box::pin(self.0.start(token, spec))
     }
 

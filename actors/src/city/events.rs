@@ -5,7 +5,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::model::{
-    AgentEnd, AgentName, EndClass, EndKind, EventDraft, ExitStatus, StartCause, StopReason, millis,
+    AgentEnd, AgentName, EndClass, EndKind, EventDraft, ExitStatus, StartCause, StartFailure,
+    StopReason, millis,
 };
 use crate::policy::Slot;
 
@@ -95,6 +96,9 @@ pub(super) fn ended(before: &Slot, end: &AgentEnd, after: &Slot) -> Option<Event
             ..
         } => with_forced(with_status(draft, *status), *forced),
         EndKind::Stopped { forced, .. } => with_forced(draft, *forced),
+        EndKind::StartFailed(StartFailure {
+            exit: Some(status), ..
+        }) => with_status(draft, *status),
         _ => draft,
     })
 }

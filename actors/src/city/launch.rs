@@ -183,11 +183,7 @@ impl CityState {
             Ok((worker, _)) => self.slots.assign(agent, Addr::new(worker, gauge)),
             Err(error) => {
                 // Through the mailbox, so that a failing spawn cannot recurse.
-                let failure = StartFailure {
-                    stage: "worker",
-                    class: FailureClass::Agent,
-                    detail: error.to_string(),
-                };
+                let failure = StartFailure::new("worker", FailureClass::Agent, error.to_string());
                 let uptime = self.now().saturating_duration_since(started);
                 let how = EndKind::StartFailed(failure);
                 let end = AgentEnd {

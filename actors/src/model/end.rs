@@ -144,6 +144,23 @@ pub struct StartFailure {
     pub class: FailureClass,
     /// What went wrong, for a person.
     pub detail: String,
+    /// How the agent ended, if it had begun.
+    pub exit: Option<ExitStatus>,
+    /// The last it said.
+    pub tail: String,
+}
+
+impl StartFailure {
+    /// A start that failed before the agent had begun.
+    pub fn new(stage: &'static str, class: FailureClass, detail: impl Into<String>) -> Self {
+        Self {
+            stage,
+            class,
+            detail: detail.into(),
+            exit: None,
+            tail: String::new(),
+        }
+    }
 }
 
 /// How one run ended. Carried by a Worker to its CitySupervisor.

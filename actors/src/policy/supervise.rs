@@ -241,11 +241,7 @@ mod tests {
     }
 
     fn failed(class: FailureClass) -> EndKind {
-        EndKind::StartFailed(StartFailure {
-            stage: "spawn",
-            class,
-            detail: "no".into(),
-        })
+        EndKind::StartFailed(StartFailure::new("spawn", class, "no"))
     }
 
     fn stopped(reason: StopReason) -> EndKind {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-pub use told::{Facts, Listing, SessionError, SessionEvent, SessionEventKind};
+pub use told::{Facts, Listing, SessionError, SessionEvent, SessionEventKind, StartError};
 pub use values::{Note, check_note, inside, nudge_text};
 
 use super::{Key, Limits, PortFuture};
-use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName, StartFailure};
+use crate::model::{AgentName, ExitStatus, Launch, RunToken, SessionName};
 
 /// Runs sessions (sessions.md 1).
 ///
@@ -85,8 +85,7 @@ pub trait Sessions: Send + Sync + 'static {
 
     /// Launches the run. An owned dead session of that name is replaced. On error, or when the
     /// future is dropped, nothing is left behind.
-    fn start(&self, token: RunToken, spec: Arc<StartSpec>)
-    -> PortFuture<'_, Started, StartFailure>;
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError>;
 
     /// Ends the session with all its processes. `Ok` means that none with that token is left.
     /// Stopping a missing session succeeds.

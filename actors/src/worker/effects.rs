@@ -19,7 +19,8 @@ use crate::model::{
 };
 use crate::policy::{fit_first_message, without_terminal};
 use crate::ports::{
-    CityPorts, Fence, Note, PortFuture, SessionError, Sessions, StartSpec, Started, Stopped,
+    CityPorts, Fence, Note, PortFuture, SessionError, Sessions, StartError, StartSpec, Started,
+    Stopped,
 };
 
 const NOTE_LIMIT: Duration = Duration::from_secs(2);
@@ -97,7 +98,7 @@ impl WorkerState {
         let Some(spec) = self.args.start.clone() else {
             // Adopted runs are never started by this Worker; see `Mode`.
             let failure = provider_failure("nothing to start".into());
-            me.send(WorkerMsg::StartDone(Err(failure.into())));
+            me.send(WorkerMsg::StartDone(Err(failure)));
             return;
         };
         let (spec, warning) = fitted(&*ports.sessions, spec);
@@ -117,7 +118,7 @@ impl WorkerState {
             let (result, in_vain) = match timeout(limit, start).await {
                 Err(_) => {
                     let detail = format!("no answer within {limit:?}");
-                    (Err(provider_failure(detail).into()), true)
+                    (Err(provider_failure(detail)), true)
                 }
                 Ok(Ok(started)) => {
                     if clears {
@@ -128,7 +129,7 @@ impl WorkerState {
                     let in_vain = risen.is_err();
                     (risen, in_vain)
                 }
-                Ok(Err(failure)) => (Err(failure.into()), false),
+                Ok(Err(error)) => (Err(error.into()), false),
             };
             if in_vain {
                 // Whatever came of it so far must not outlive the report of its failure.
@@ -294,15 +295,12 @@ async fn settled(noting: Option<JoinHandle<()>>) {
 }
 
 /// A provider that panics has failed to start the agent; nobody must wait for its answer.
-async fn caught(mut start: PortFuture<'_, Started, StartFailure>) -> Result<Started, StartFailure> {
+async fn caught(mut start: PortFuture<'_, Started, StartError>) -> Result<Started, StartError> {
     let polled = |cx: &mut Context<'_>| {
         let poll = std::panic::AssertUnwindSafe(|| start.as_mut().poll(cx));
         std::panic::catch_unwind(poll).unwrap_or_else(|_| {
-            Poll::Ready(Err(StartFailure {
-                stage: "start",
-                class: FailureClass::Agent,
-                detail: "the start panicked".into(),
-            }))
+            let failure = StartFailure::new("start", FailureClass::Agent, "the start panicked");
+            Poll::Ready(Err(failure.into()))
         })
     };
     std::future::poll_fn(polled).await
@@ -325,9 +323,5 @@ async fn record_intent(
 }
 
 fn provider_failure(detail: String) -> StartFailure {
-    StartFailure {
-        stage: "start",
-        class: FailureClass::Provider,
-        detail,
-    }
+    StartFailure::new("start", FailureClass::Provider, detail)
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::run::{Grace, InVain};
-use crate::model::{Began, ExitStatus, RunToken, StopReason};
+use super::run::Grace;
+use crate::model::{Began, ExitStatus, RunToken, StartFailure, StopReason};
 use crate::ports::{Liveness, Note, SessionError, StartSpec, Stopped};
 
 /// What a [`Worker`](super::Worker) can be told. It knows one run only, so only what comes from outside carries
@@ -12,7 +12,7 @@ use crate::ports::{Liveness, Note, SessionError, StartSpec, Stopped};
 #[derive(Debug)]
 pub(crate) enum WorkerMsg {
     /// The start task finished: the session is up, or never will be.
-    StartDone(Result<Began, InVain>),
+    StartDone(Result<Began, StartFailure>),
     /// A look at the session.
     Probed(Result<Liveness, SessionError>),
     /// The session ended. Comes from the provider's event stream, not from polling.

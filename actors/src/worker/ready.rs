@@ -7,9 +7,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::effects::PROBE_LIMIT;
-use super::run::InVain;
 use super::{dialogs, setup};
-use crate::model::{Began, FailureClass, RunToken, StartFailure};
+use crate::model::{Began, ExitStatus, FailureClass, RunToken, StartFailure};
 use crate::policy::shows_prompt;
 use crate::ports::{Caps, CityPorts, Fence, Liveness, SessionError, StartSpec, Started};
 
@@ -41,7 +40,7 @@ pub(super) struct Rising {
 impl Rising {
     /// Waits until the run is ready, sets it up and tells it its first message. An error means
     /// that it died, or that its programs never came up.
-    pub(super) async fn rise(&self, started: Started) -> Result<Began, InVain> {
+    pub(super) async fn rise(&self, started: Started) -> Result<Began, StartFailure> {
         let mut began = Began {
             pid: started.pid,
             set_up: true,
@@ -57,7 +56,7 @@ impl Rising {
 
     /// Waits until it is ready, and answers what it asks meanwhile. `false`: its prompt was not
     /// seen, but it lives.
-    async fn ready(&self) -> Result<bool, InVain> {
+    async fn ready(&self) -> Result<bool, StartFailure> {
         let ready = async {
             self.programs().await?;
             self.readiness().await
@@ -72,7 +71,7 @@ impl Rising {
         }
     }
 
-    async fn programs(&self) -> Result<(), InVain> {
+    async fn programs(&self) -> Result<(), StartFailure> {
         if self.process_names.is_empty() || !self.caps().process_tree {
             return Ok(());
         }
@@ -92,7 +91,7 @@ impl Rising {
         }
     }
 
-    async fn readiness(&self) -> Result<bool, InVain> {
+    async fn readiness(&self) -> Result<bool, StartFailure> {
         let launch = &self.spec.launch;
         let prefix = launch.ready_prompt_prefix.as_deref();
         let prefix = prefix.filter(|_| self.caps().screen);
@@ -126,37 +125,38 @@ impl Rising {
     }
 
     /// An error if the run is known to be over. Cannot observe is not dead.
-    async fn still_alive(&self) -> Result<(), InVain> {
+    async fn still_alive(&self) -> Result<(), StartFailure> {
         let name = self.spec.session.clone();
         let look = self.ports.sessions.liveness(name, self.token.clone());
-        let how = match timeout(PROBE_LIMIT, look).await {
-            Ok(Ok(Liveness::Dead(status))) => status.to_string(),
-            Ok(Ok(Liveness::Absent)) => "session vanished".to_owned(),
+        let exit = match timeout(PROBE_LIMIT, look).await {
+            Ok(Ok(Liveness::Dead(status))) => status,
+            Ok(Ok(Liveness::Absent)) => ExitStatus::Vanished,
             _ => return Ok(()),
         };
-        let hint = match how.as_str() {
-            "exit 126" => " (a program cannot be run)",
-            "exit 127" => " (a program was not found)",
+        let hint = match exit {
+            ExitStatus::Code(126) => " (a program cannot be run)",
+            ExitStatus::Code(127) => " (a program was not found)",
             _ => "",
         };
-        let detail = format!("died before it was ready: {how}{hint}");
-        Err(self.in_vain(detail).await)
+        let detail = format!("died before it was ready: {exit}{hint}");
+        Err(StartFailure {
+            exit: Some(exit),
+            ..self.in_vain(detail).await
+        })
     }
 
     /// A failed start, with the last words of what was started.
-    async fn in_vain(&self, detail: String) -> InVain {
-        let failure = StartFailure {
-            stage: "ready",
-            class: FailureClass::Agent,
-            detail,
-        };
+    async fn in_vain(&self, detail: String) -> StartFailure {
         let mut tail = String::new();
         if self.capture_lines > 0 {
             let (name, lines) = (self.spec.session.clone(), self.capture_lines);
             let peek = timeout(PROBE_LIMIT, self.ports.sessions.peek(name, lines)).await;
             tail = peek.ok().and_then(Result::ok).unwrap_or_default();
         }
-        InVain { failure, tail }
+        StartFailure {
+            tail,
+            ..StartFailure::new("ready", FailureClass::Agent, detail)
+        }
     }
 
     async fn set_up(&self) -> Vec<String> {

@@ -41,22 +41,6 @@ pub(crate) enum Report {
     LiveApplied { update: bool, warnings: Vec<String> },
 }
 
-/// A start that came to nothing, and the last words of what was started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InVain {
-    pub(crate) failure: StartFailure,
-    pub(crate) tail: String,
-}
-
-impl From<StartFailure> for InVain {
-    fn from(failure: StartFailure) -> Self {
-        Self {
-            failure,
-            tail: String::new(),
-        }
-    }
-}
-
 /// What the Worker has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -154,7 +138,7 @@ impl RunState {
         }
     }
 
-    pub(crate) fn on_start_done(&mut self, result: Result<Began, InVain>) -> Vec<Effect> {
+    pub(crate) fn on_start_done(&mut self, result: Result<Began, StartFailure>) -> Vec<Effect> {
         let Phase::Starting { exited } = self.phase else {
             return vec![]; // being stopped: that takes care of whatever was started
         };
@@ -168,7 +152,10 @@ impl RunState {
                 }
                 effects
             }
-            Err(InVain { failure, tail }) => self.end(EndKind::StartFailed(failure), tail),
+            Err(mut failure) => {
+                let tail = std::mem::take(&mut failure.tail);
+                self.end(EndKind::StartFailed(failure), tail)
+            }
         }
     }
 

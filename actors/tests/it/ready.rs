@@ -35,6 +35,9 @@ async fn an_agent_that_dies_before_it_is_ready_failed_to_start() {
     assert_eq!(story(&city), ["start_failed db", "quarantined db"]);
     let seen = town.instance("a", "db").await.last_error.unwrap();
     assert_eq!(seen, "ready: died before it was ready: exit 3: no key");
+    let events = city.journal.events();
+    let failed = events.iter().find(|e| e.kind == "agent.start_failed");
+    assert_eq!(failed.unwrap().payload["exit_code"], 3);
     assert_eq!(city.sessions.present().len(), 0, "its session is gone");
 }
 

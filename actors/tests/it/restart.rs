@@ -126,11 +126,7 @@ async fn a_transient_agent_that_exits_cleanly_is_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_start_is_charged_to_the_agent_but_never_to_it_for_the_backend() {
-    let failure = |class| StartFailure {
-        stage: "spawn",
-        class,
-        detail: "nope".into(),
-    };
+    let failure = |class| StartFailure::new("spawn", class, "nope");
     let fails = |class| Behaviour {
         start_fails: Some(failure(class)),
         ..Behaviour::default()

@@ -59,11 +59,7 @@ pub(crate) fn stubborn() -> Behaviour {
 
 /// The start fails, through the agent.
 pub(crate) fn cannot_start() -> Behaviour {
-    let failure = StartFailure {
-        stage: "work_dir",
-        class: FailureClass::Agent,
-        detail: "no such directory".into(),
-    };
+    let failure = StartFailure::new("work_dir", FailureClass::Agent, "no such directory");
     Behaviour {
         start_fails: Some(failure),
         ..Behaviour::default()

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gascity_actors::memory::MemoryCity;
-use gascity_actors::model::{CitySpec, EventDraft, RunToken, SessionName, StartFailure};
+use gascity_actors::model::{CitySpec, EventDraft, RunToken, SessionName};
 use gascity_actors::ports::{
     Caps, CityPorts, Desired, EventStream, Fence, Journal, JournalError, Listing, Liveness,
-    LoadError, Note, PortFuture, SessionError, SessionEvents, Sessions, StartSpec, Started,
-    Stopped, Tokens,
+    LoadError, Note, PortFuture, SessionError, SessionEvents, Sessions, StartError, StartSpec,
+    Started, Stopped, Tokens,
 };
 use tokio::sync::watch;
 
@@ -162,11 +162,7 @@ impl Sessions for Observer {
         self.city.sessions.caps()
     }
 
-    fn start(
-        &self,
-        token: RunToken,
-        spec: Arc<StartSpec>,
-    ) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         self.book().on_start(&token, &spec.agent, &spec.template);
         let flight = InFlight(self.clone(), token.clone());
         let agent = spec.agent.clone();
@@ -182,7 +178,7 @@ impl Sessions for Observer {
                         tokio::task::yield_now().await;
                     }
                 }
-                Err(failure) if failure.detail.ends_with("exists") => {
+                Err(StartError::Exists { owned: true, .. }) => {
                     self.book().on_second_start(&agent);
                 }
                 Err(_) => {}

@@ -149,13 +149,7 @@ fn status(rng: &mut Rng) -> ExitStatus {
 }
 
 fn behaviour(rng: &mut Rng) -> Behaviour {
-    let failure = |class| {
-        Some(StartFailure {
-            stage: "spawn",
-            class,
-            detail: "scripted".into(),
-        })
-    };
+    let failure = |class| Some(StartFailure::new("spawn", class, "scripted"));
     let mut behaviour = healthy();
     match rng.below(8) {
         0..3 => behaviour.exits = Some((rng.millis(&[0, 0, 10, 700, 3000]), status(rng))),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gascity_actors::model::{RunToken, StartFailure};
+use gascity_actors::model::RunToken;
 use gascity_actors::ports::{
-    Caps, Limits, Listing, PortFuture, Probe, SessionError, SessionEvents, Sessions, StartSpec,
-    Started,
+    Caps, Limits, Listing, PortFuture, Probe, SessionError, SessionEvents, Sessions, StartError,
+    StartSpec, Started,
 };
 
 use super::{Exec, start};
@@ -61,11 +61,7 @@ impl Sessions for Exec {
         })
     }
 
-    fn start(
-        &self,
-        token: RunToken,
-        spec: Arc<StartSpec>,
-    ) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         Box::pin(start::start(self.0.clone(), token, spec))
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use gascity_actors::model::{Command, RunToken, StartFailure};
-use gascity_actors::ports::{SessionError, StartSpec, Started};
+use gascity_actors::ports::{SessionError, StartError, StartSpec, Started};
 use rustix::process::Pid;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
@@ -24,9 +24,9 @@ pub(super) async fn start(
     inner: Arc<Inner>,
     token: RunToken,
     spec: Arc<StartSpec>,
-) -> Result<Started, StartFailure> {
+) -> Result<Started, StartError> {
     inner.watch_exits();
-    let (mut asked, answer) = oneshot::channel::<Result<Started, StartFailure>>();
+    let (mut asked, answer) = oneshot::channel::<Result<Started, StartError>>();
     tokio::spawn(async move {
         let gate = inner.gate(&spec.session);
         let _gate = gate.lock().await;
@@ -50,11 +50,11 @@ pub(super) async fn start(
             None => undo(&inner, &token, &spec).await,
         }
     });
-    let lost = |_| Err(provider_failure("start", "the runtime is ending"));
+    let lost = |_| Err(provider_failure("start", "the runtime is ending").into());
     answer.await.unwrap_or_else(lost)
 }
 
-async fn begin(inner: &Inner, token: &RunToken, spec: &StartSpec) -> Result<(), StartFailure> {
+async fn begin(inner: &Inner, token: &RunToken, spec: &StartSpec) -> Result<(), StartError> {
     let name = &spec.session;
     make_room(inner, spec).await?;
     let json = document(inner, token, spec)?;
@@ -69,19 +69,19 @@ async fn begin(inner: &Inner, token: &RunToken, spec: &StartSpec) -> Result<(), 
     match inner.call(Op::Start(name, json)).await {
         Ok(Answer::Done(_)) => {}
         Ok(Answer::Unknown) => {
-            return Err(provider_failure("start", "the script knows no start"));
+            return Err(provider_failure("start", "the script knows no start").into());
         }
         Err(CallError::Exit(_, text)) if text.to_lowercase().contains("already exists") => {
             // It is somebody else's: forgotten, and not stopped.
             let _ = inner.records.remove(name);
-            return Err(provider_failure("session", text));
+            tracing::warn!(session = %name, %text, "its name is held");
+            let (owned, live) = (false, true); // as far as can be told
+            return Err(StartError::Exists { owned, live });
         }
-        Err(CallError::Exit(AGENTS_FAULT, text)) => return Err(agent_failure("start", text)),
+        Err(CallError::Exit(AGENTS_FAULT, text)) => return Err(agent_failure("start", text).into()),
         Err(error) => {
-            return Err(provider_failure(
-                "start",
-                SessionError::from(error).to_string(),
-            ));
+            let error = SessionError::from(error).to_string();
+            return Err(provider_failure("start", error).into());
         }
     }
     inner.saw(name, token);
@@ -99,7 +99,7 @@ async fn begin(inner: &Inner, token: &RunToken, spec: &StartSpec) -> Result<(), 
 }
 
 /// Clears away a dead session of that name; a live one stays.
-async fn make_room(inner: &Inner, spec: &StartSpec) -> Result<(), StartFailure> {
+async fn make_room(inner: &Inner, spec: &StartSpec) -> Result<(), StartError> {
     let name = &spec.session;
     let failed = |error: SessionError| provider_failure("session", error.to_string());
     let before = inner.records.read(name);
@@ -108,14 +108,15 @@ async fn make_room(inner: &Inner, spec: &StartSpec) -> Result<(), StartFailure> 
         return Ok(());
     };
     if inner.is_running(name).await.map_err(failed)? {
-        let detail = format!("{name} is already running");
-        return Err(provider_failure("session", detail));
+        let (owned, live) = (true, true);
+        return Err(StartError::Exists { owned, live });
     }
     inner.ask(Op::Stop(name)).await.map_err(failed)?;
     inner.sweep(&before.token).await.map_err(failed)?;
     lock(&inner.ended).remove(&before.token);
     let removed = inner.records.remove(name);
-    removed.map_err(|error| provider_failure("session", error.to_string()))
+    removed.map_err(|error| provider_failure("session", error.to_string()))?;
+    Ok(())
 }
 
 /// Takes back a start that failed or that nobody wants, if it came to anything.

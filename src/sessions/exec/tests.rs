@@ -68,7 +68,7 @@ impl City {
     async fn start(&self) -> Result<RunToken, StartFailure> {
         let token = RunToken::new("run-1").unwrap();
         let started = self.exec.start(token.clone(), Arc::new(self.spec())).await;
-        started.map(|_| token)
+        Ok(started.map(|_| token)?)
     }
 }
 
@@ -169,7 +169,7 @@ async fn every_exit_code_of_a_start_means_what_it_says() {
         (
             "echo It Already EXISTS >&2; exit 1",
             FailureClass::Provider,
-            "It Already EXISTS",
+            "a session of that name is not gc's",
         ),
     ] {
         let city = City::new(&format!(

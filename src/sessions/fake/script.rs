@@ -136,11 +136,11 @@ impl<'de> Deserialize<'de> for Outcome {
                 )));
             }
         };
-        Ok(Self(Some(StartFailure {
-            stage: "start",
+        Ok(Self(Some(StartFailure::new(
+            "start",
             class,
-            detail: detail.to_owned(),
-        })))
+            detail.to_owned(),
+        ))))
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gascity_actors::model::{Launch, RunToken, SessionName, StartFailure};
+use gascity_actors::model::{Launch, RunToken, SessionName};
 use gascity_actors::ports::{
     Caps, Limits, Listing, PortFuture, Probe, SessionError, SessionEvent, SessionEvents, Sessions,
-    StartSpec, Started,
+    StartError, StartSpec, Started,
 };
 use tokio::sync::mpsc;
 
@@ -94,11 +94,7 @@ impl Sessions for Router {
         })
     }
 
-    fn start(
-        &self,
-        token: RunToken,
-        spec: Arc<StartSpec>,
-    ) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         // Most agents name no provider, and a start should cost no more for those who do.
         if spec.launch.session.is_none() && self.state().others.is_empty() {
             return self.base.start(token, spec);

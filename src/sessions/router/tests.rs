@@ -33,7 +33,7 @@ impl Sessions for Odd {
     fn caps(&self) -> Caps {
         Caps::default()
     }
-    fn start(&self, t: RunToken, s: Arc<StartSpec>) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, t: RunToken, s: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         self.0.start(t, s)
     }
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
@@ -119,7 +119,7 @@ async fn an_agent_that_moves_is_never_in_two_places() {
     let (router, base, odd) = router(&["odd"]);
     let token = start(&router, "a", Some("odd")).await;
     let again = Sessions::start(&router, RunToken::new("x").unwrap(), spec("a", None)).await;
-    let failure = again.unwrap_err();
+    let failure = StartFailure::from(again.unwrap_err());
     assert!(
         failure.detail.contains("already running on odd"),
         "{failure}"
@@ -153,7 +153,8 @@ async fn a_provider_that_fails_leaves_the_others_alone() {
         spec("b", Some("fail")),
     )
     .await;
-    assert_eq!(b.unwrap_err().class, FailureClass::Provider);
+    let failure = StartFailure::from(b.unwrap_err());
+    assert_eq!(failure.class, FailureClass::Provider);
     let name = SessionName::new("b").unwrap();
     let look = router.liveness(name, RunToken::new("x").unwrap()).await;
     assert!(look.is_err(), "what cannot be seen is not dead: {look:?}");
@@ -162,7 +163,8 @@ async fn a_provider_that_fails_leaves_the_others_alone() {
         RunToken::new("y").unwrap(),
         spec("c", Some("none")),
     );
-    assert_eq!(none.await.unwrap_err().detail, "no none");
+    let failure = StartFailure::from(none.await.unwrap_err());
+    assert_eq!(failure.detail, "no none");
 }
 
 #[tokio::test]

@@ -54,10 +54,12 @@ pub(super) fn spawn(
         .stdout(log)
         .stderr(errors)
         .spawn()
-        .map_err(|error| StartFailure {
-            stage: "spawn",
-            class: blame(&error),
-            detail: format!("{}: {error}", program.display()),
+        .map_err(|error| {
+            StartFailure::new(
+                "spawn",
+                blame(&error),
+                format!("{}: {error}", program.display()),
+            )
         })
 }
 

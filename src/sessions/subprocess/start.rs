@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::Utc;
-use gascity_actors::model::{RunToken, SessionName, StartFailure, Stdin};
-use gascity_actors::ports::{SessionError, StartSpec, Started};
+use gascity_actors::model::{RunToken, SessionName, Stdin};
+use gascity_actors::ports::{SessionError, StartError, StartSpec, Started};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open};
 
 use super::adopt::{self, Found};
@@ -24,7 +24,7 @@ impl Inner {
         self: &Arc<Self>,
         token: RunToken,
         spec: &StartSpec,
-    ) -> Result<Started, StartFailure> {
+    ) -> Result<Started, StartError> {
         let unseen = |error: SessionError| provider_failure("session", error.to_string());
         self.adopt().await.map_err(unseen)?;
         let slot = self.slot(&spec.session);
@@ -34,15 +34,15 @@ impl Inner {
             None => match adopt::look(&self.files, &spec.session) {
                 Ok(Found::Nothing) => {}
                 Ok(Found::Foreign) => {
-                    let detail = format!("{} belongs to another city", spec.session);
-                    return Err(provider_failure("session", detail));
+                    let (owned, live) = (false, true);
+                    return Err(StartError::Exists { owned, live });
                 }
                 Ok(found) => {
                     if let Some(run) = self.take_in(&slot, &spec.session, found).map_err(unseen)? {
                         self.make_room(run).await?;
                     }
                 }
-                Err(error) => return Err(provider_failure("session", error.to_string())),
+                Err(error) => return Err(provider_failure("session", error.to_string()).into()),
             },
         }
         let prepared = self.preparer.prepare(&token, spec).await?;
@@ -53,10 +53,10 @@ impl Inner {
     }
 
     /// Makes sure that the run before is over, with nothing of it left.
-    async fn make_room(&self, run: Arc<Run>) -> Result<(), StartFailure> {
+    async fn make_room(&self, run: Arc<Run>) -> Result<(), StartError> {
         if run.is_live() {
-            let detail = format!("{} is already running", run.name);
-            return Err(provider_failure("session", detail));
+            let (owned, live) = (true, true);
+            return Err(StartError::Exists { owned, live });
         }
         run.ended().await;
         if run.was_found_dead() {
@@ -73,7 +73,7 @@ impl Inner {
         token: RunToken,
         spec: &StartSpec,
         prepared: Prepared,
-    ) -> Result<Started, StartFailure> {
+    ) -> Result<Started, StartError> {
         let name = &spec.session;
         let Prepared { dir, env, command } = prepared;
         let broken = |stage| move |error: io::Error| provider_failure(stage, error.to_string());
@@ -111,7 +111,7 @@ impl Inner {
             }
             Err(error) => {
                 abandon(&mut child);
-                Err(provider_failure("spawn", error.to_string()))
+                Err(provider_failure("spawn", error.to_string()).into())
             }
         }
     }

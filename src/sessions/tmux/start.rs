@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use chrono::Utc;
 use gascity_actors::model::{Command, ExitStatus, RunToken, SessionName, StartFailure};
-use gascity_actors::ports::{Fence, SessionError, SessionEventKind, StartSpec, Started};
+use gascity_actors::ports::{
+    Fence, SessionError, SessionEventKind, StartError, StartSpec, Started,
+};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::OwnedMutexGuard;
 
@@ -72,7 +74,7 @@ impl Inner {
         self: &Arc<Self>,
         token: RunToken,
         spec: Arc<StartSpec>,
-    ) -> Result<Started, StartFailure> {
+    ) -> Result<Started, StartError> {
         let state = Arc::new(AtomicU8::new(STARTING));
         let caller = Caller {
             state: state.clone(),
@@ -96,7 +98,7 @@ impl Inner {
         });
         let done = task.await;
         caller.state.store(TOLD, Ordering::Release);
-        done.unwrap_or_else(|error| Err(provider_failure("session", error.to_string())))
+        done.unwrap_or_else(|error| Err(provider_failure("session", error.to_string()).into()))
     }
 
     async fn start_in(
@@ -105,7 +107,7 @@ impl Inner {
         _gate: OwnedMutexGuard<()>,
         token: RunToken,
         spec: &StartSpec,
-    ) -> Result<Started, StartFailure> {
+    ) -> Result<Started, StartError> {
         let unseen = |error: SessionError| provider_failure("session", error.to_string());
         let server = self.connected(true).await.map_err(unseen)?;
         if let Some(run) = slot.run() {
@@ -129,10 +131,10 @@ impl Inner {
     }
 
     /// Makes sure that the run before is over, with nothing of it left.
-    async fn make_room(self: &Arc<Self>, slot: &Slot, run: &Arc<Run>) -> Result<(), StartFailure> {
+    async fn make_room(self: &Arc<Self>, slot: &Slot, run: &Arc<Run>) -> Result<(), StartError> {
         if run.is_live() {
-            let detail = format!("{} is already running", run.name);
-            return Err(provider_failure("session", detail));
+            let (owned, live) = (true, true);
+            return Err(StartError::Exists { owned, live });
         }
         run.ended().await;
         run.cleared().await;
@@ -149,13 +151,13 @@ impl Inner {
         slot: &Slot,
         server: &Arc<Server>,
         spec: &StartSpec,
-    ) -> Result<(), StartFailure> {
+    ) -> Result<(), StartError> {
         let unseen = |error: SessionError| provider_failure("session", error.to_string());
         let name = &spec.session;
         let found = self.look_for(server, name).await.map_err(unseen)?;
         let Some(found) = found else {
-            let detail = format!("a session {name} that is not gc's stands in the way");
-            return Err(provider_failure("session", detail));
+            let (owned, live) = (false, true); // as far as can be told
+            return Err(StartError::Exists { owned, live });
         };
         let run = self.hold(slot, found).map_err(unseen)?;
         self.make_room(slot, &run).await?;
@@ -265,7 +267,7 @@ impl Inner {
         (seat, pid): (Seat, Pid),
         token: RunToken,
         spec: &StartSpec,
-    ) -> Result<Started, StartFailure> {
+    ) -> Result<Started, StartError> {
         let pane = seat.pane.clone();
         let identity = Identity {
             name: spec.session.clone(),

@@ -12,7 +12,8 @@ use crate::memory::MemoryClock;
 use crate::model::{ExitStatus, FailureClass, RunToken, SessionName, StartFailure};
 use crate::ports::{
     Caps, Clock, Delivery, Facts, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvents, Sessions, StartSpec, Started, Stopped, check_note, inside, nudge_text,
+    SessionEvents, Sessions, StartError, StartSpec, Started, Stopped, check_note, inside,
+    nudge_text,
 };
 
 /// Ends a run after a delay, for scripted exits and reactions to interrupts.
@@ -30,7 +31,7 @@ async fn begin(
     token: RunToken,
     spec: Arc<StartSpec>,
     behaviour: Behaviour,
-) -> Result<Started, StartFailure> {
+) -> Result<Started, StartError> {
     if !behaviour.start_after.is_zero() {
         tokio::time::sleep(behaviour.start_after).await;
     }
@@ -39,7 +40,7 @@ async fn begin(
         panic!("fault drill: the start of {} panics", spec.agent);
     }
     if let Some(failure) = &behaviour.start_fails {
-        return Err(failure.clone());
+        return Err(failure.clone().into());
     }
     let ends = world.clone();
     let mut world = lock(&world);
@@ -49,10 +50,9 @@ async fn begin(
         .iter()
         .any(|name| name == spec.session.as_str());
     if foreign || held.is_some_and(|held| held.exit.is_none()) {
-        return Err(StartFailure {
-            stage: "start",
-            class: FailureClass::Provider,
-            detail: format!("session {} exists", spec.session),
+        return Err(StartError::Exists {
+            owned: !foreign,
+            live: true,
         });
     }
     let run = world.starts.entry(spec.agent.clone()).or_default();
@@ -119,11 +119,7 @@ impl Sessions for MemorySessions {
         why.filter(|_| matches!(named, None | Some("auto")))
     }
 
-    fn start(
-        &self,
-        token: RunToken,
-        spec: Arc<StartSpec>,
-    ) -> PortFuture<'_, Started, StartFailure> {
+    fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
         let entered = self.enter("start", spec.session.as_str());
         let behaviour = self.world().scripted(&spec.agent);
         let lingers = behaviour.start_lingers;
@@ -134,12 +130,10 @@ impl Sessions for MemorySessions {
             spec,
             behaviour,
         );
+        let failed = |why: String| StartFailure::new("start", FailureClass::Provider, why);
         let start = async move {
-            entered.pass().await.map_err(|error| StartFailure {
-                stage: "start",
-                class: FailureClass::Provider,
-                detail: error.to_string(),
-            })?;
+            let passed = entered.pass().await;
+            passed.map_err(|error| failed(error.to_string()))?;
             begin.await
         };
         if !lingers {
@@ -147,13 +141,8 @@ impl Sessions for MemorySessions {
         }
         let start = tokio::spawn(start);
         Box::pin(async move {
-            start.await.unwrap_or_else(|_| {
-                Err(StartFailure {
-                    stage: "start",
-                    class: FailureClass::Provider,
-                    detail: "the start was lost".into(),
-                })
-            })
+            let done = start.await;
+            done.unwrap_or_else(|_| Err(failed("the start was lost".into()).into()))
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::Note;
-use crate::model::{AgentName, ExitStatus, RunToken, SessionName};
+use crate::model::{AgentName, ExitStatus, FailureClass, RunToken, SessionName, StartFailure};
 
 /// Sessions of one backend.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -88,6 +88,34 @@ impl SessionEventKind {
     #[must_use]
     pub fn asks_for_listing(&self) -> bool {
         matches!(self, Self::Lagged | Self::BackendBack { .. })
+    }
+}
+
+/// A start that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Another session holds the name. It was not touched.
+    #[error("{}", if *.owned { "already running" } else { "a session of that name is not gc's" })]
+    Exists {
+        /// It is a run of this city.
+        owned: bool,
+        /// Its leader has not exited, as far as can be told.
+        live: bool,
+    },
+    /// Nothing holds it back, and it failed all the same.
+    #[error(transparent)]
+    Failed(#[from] StartFailure),
+}
+
+impl From<StartError> for StartFailure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Failed(failure) => failure,
+            held @ StartError::Exists { .. } => {
+                Self::new("session", FailureClass::Provider, held.to_string())
+            }
+        }
     }
 }
 

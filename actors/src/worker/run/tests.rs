@@ -57,14 +57,10 @@ fn an_exit_known_before_the_start_returns_is_reported_after_it() {
 #[test]
 fn a_failed_start_ends_the_run_without_announcing_it() {
     let mut run = RunState::new(Mode::Start, true);
-    let failure = StartFailure {
-        stage: "spawn",
-        class: FailureClass::Agent,
-        detail: "no".into(),
-    };
+    let failure = StartFailure::new("spawn", FailureClass::Agent, "no");
     let how = EndKind::StartFailed(failure.clone());
     assert_eq!(
-        run.on_start_done(Err(failure.into())),
+        run.on_start_done(Err(failure)),
         [Effect::End {
             how,
             tail: String::new()

@@ -1,7 +1,7 @@
 //! Starting, listing, reading output, keeping notes.
 
 use gascity_actors::model::FailureClass;
-use gascity_actors::ports::SessionError;
+use gascity_actors::ports::{SessionError, StartError};
 
 use super::*;
 
@@ -31,11 +31,9 @@ async fn of_twenty_concurrent_starts_exactly_one_wins() {
     }
     let results = starts.join_all().await;
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
-    for failure in results.into_iter().filter_map(Result::err) {
-        assert_eq!(
-            (failure.stage, failure.class),
-            ("session", FailureClass::Provider)
-        );
+    for error in results.into_iter().filter_map(Result::err) {
+        let (owned, live) = (true, true);
+        assert_eq!(error, StartError::Exists { owned, live });
     }
     assert_eq!(city.processes().len(), 1);
 }
