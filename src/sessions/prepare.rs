@@ -49,6 +49,8 @@ pub(crate) struct Prepared {
     pub(crate) env: Environment,
     /// The command with its prompt; `None`: as configured.
     pub(crate) command: Option<Command>,
+    /// What went wrong without keeping it from running, for a person.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Preparer {
@@ -97,8 +99,9 @@ impl Preparer {
         if launch.prompt.text.is_some() {
             command = self.write_prompt(spec, &dir, &mut env).await?;
         }
+        let mut warnings = Vec::new();
         if !launch.overlays.is_empty() {
-            self.stage(spec, &dir).await?;
+            warnings.extend(self.stage(spec, &dir).await?);
         }
         for line in &launch.pre_start {
             let limit = spec.setup_timeout;
@@ -106,7 +109,12 @@ impl Preparer {
             let ran = shell::output_of(line).await;
             ran.map_err(|error| agent_failure("pre_start", error.to_string()))?;
         }
-        Ok(Prepared { dir, env, command })
+        Ok(Prepared {
+            dir,
+            env,
+            command,
+            warnings,
+        })
     }
 
     /// The environment of a line that gc runs for itself: what all agents of the city see, and
@@ -179,7 +187,8 @@ impl Preparer {
         self.config.root.join(".gc/runtime/heartbeats")
     }
 
-    async fn stage(&self, spec: &StartSpec, dir: &Path) -> Result<(), StartFailure> {
+    /// Copies the overlays. Warns of files that were kept, because they are somebody's own.
+    async fn stage(&self, spec: &StartSpec, dir: &Path) -> Result<Option<String>, StartFailure> {
         let record = self.config.root.join(".gc/runtime/overlay");
         let record = record.join(format!("{}.json", spec.session));
         let (sources, dir) = (spec.launch.overlays.clone(), dir.to_owned());
@@ -188,12 +197,15 @@ impl Preparer {
             .await
             .unwrap_or_else(|error| Err(io::Error::other(error)));
         let kept = staged.map_err(|error| agent_failure("overlay", error.to_string()))?;
-        if !kept.is_empty() {
-            let files = kept.iter().map(|path| path.display().to_string());
-            let files = files.collect::<Vec<_>>().join(", ");
-            tracing::warn!(agent = %spec.agent, %files, "files of the user's own were kept");
+        if kept.is_empty() {
+            return Ok(None);
         }
-        Ok(())
+        let files = kept.iter().map(|path| path.display().to_string());
+        let files = files.collect::<Vec<_>>().join(", ");
+        tracing::warn!(agent = %spec.agent, %files, "files of the user's own were kept");
+        Ok(Some(format!(
+            "overlay: files of your own were kept: {files}"
+        )))
     }
 }
 

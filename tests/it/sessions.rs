@@ -408,3 +408,30 @@ fn a_city_on_a_script_is_configured_like_any_other() {
     let state = city.join(".gc/runtime/exec");
     assert_eq!(fs::read_dir(state).unwrap().count(), 0, "nothing is left");
 }
+
+#[test]
+fn files_of_your_own_are_kept_and_named() {
+    let place = Place::new();
+    let toml = format!(
+        "{QUIET}[session]\nprovider = \"subprocess\"\n\
+         [[agent]]\nname = \"w\"\nwork_dir = \"work\"\noverlay_dir = \"over\"\n\
+         start_command = \"sleep 1000\"\n"
+    );
+    let city = place.city("kept", &toml);
+    fs::create_dir(city.join("over")).unwrap();
+    fs::write(city.join("over/settings"), "theirs").unwrap();
+    place.gc(&city, &["start"]).ok();
+    let show = || place.gc(&city, &["agent", "show", "w"]).ok().out;
+    assert!(!show().contains("were kept"), "{}", show());
+    fs::write(city.join("work/settings"), "mine").unwrap();
+    fs::write(city.join("over/settings"), "newer").unwrap();
+    place.gc(&city, &["agent", "restart", "w"]).ok();
+    let warning = "overlay: files of your own were kept: settings";
+    eventually("it is shown", || show().contains(warning).then_some(()));
+    let kept = fs::read_to_string(city.join("work/settings")).unwrap();
+    assert_eq!(kept, "mine");
+    let events = place.gc(&city, &["events", "--json"]).ok().out;
+    let mut lines = events.lines().rev();
+    let started = lines.find(|line| line.contains("agent.started"));
+    assert!(started.unwrap().contains(warning), "{events}");
+}

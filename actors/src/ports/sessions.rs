@@ -267,10 +267,12 @@ pub struct StartSpec {
 }
 
 /// A run that began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Started {
     /// Process id of the leader.
     pub pid: Option<u32>,
+    /// What went wrong without keeping it from running, for a person.
+    pub warnings: Vec<String>,
 }
 
 /// Which run a call may touch.

@@ -43,6 +43,7 @@ impl Rising {
     pub(super) async fn rise(&self, started: Started) -> Result<Began, StartFailure> {
         let mut began = Began {
             pid: started.pid,
+            warnings: started.warnings,
             set_up: true,
             ..Began::default()
         };

@@ -39,7 +39,7 @@ pub(super) async fn start(
         };
         match begun {
             Some(Ok(())) => {
-                if asked.send(Ok(Started { pid: None })).is_err() {
+                if asked.send(Ok(Started::default())).is_err() {
                     undo(&inner, &token, &spec).await;
                 }
             }

@@ -75,7 +75,12 @@ impl Inner {
         prepared: Prepared,
     ) -> Result<Started, StartError> {
         let name = &spec.session;
-        let Prepared { dir, env, command } = prepared;
+        let Prepared {
+            dir,
+            env,
+            command,
+            warnings,
+        } = prepared;
         let broken = |stage| move |error: io::Error| provider_failure(stage, error.to_string());
         let (log, log_offset) = self.files.open_log(name).map_err(broken("log"))?;
         let input = match spec.launch.stdin {
@@ -107,6 +112,7 @@ impl Inner {
                 run.write_first_note(&self.files);
                 Ok(Started {
                     pid: Some(child.id()),
+                    warnings,
                 })
             }
             Err(error) => {

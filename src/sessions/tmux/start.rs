@@ -67,6 +67,7 @@ struct Plan {
     dir: PathBuf,
     env: Environment,
     words: Vec<OsString>,
+    warnings: Vec<String>,
 }
 
 impl Inner {
@@ -127,7 +128,11 @@ impl Inner {
             blocks = server.link.ask(line).await.map_err(lost)?;
         }
         let seat = self.seat(&server, &blocks)?;
-        self.take_over(slot, &server, seat, token, spec).await
+        let pid = self.take_over(slot, &server, seat, token, spec).await?;
+        Ok(Started {
+            pid: Some(pid),
+            warnings: plan.warnings,
+        })
     }
 
     /// Makes sure that the run before is over, with nothing of it left.
@@ -173,6 +178,7 @@ impl Inner {
             dir,
             mut env,
             command,
+            warnings,
         } = prepared;
         for name in TERMINAL {
             env.remove(OsStr::new(name));
@@ -190,7 +196,12 @@ impl Inner {
         if values.into_iter().any(|text| text.as_bytes().contains(&0)) {
             return Err(agent_failure("spawn", "a NUL byte in command or env"));
         }
-        Ok(Plan { dir, env, words })
+        Ok(Plan {
+            dir,
+            env,
+            words,
+            warnings,
+        })
     }
 
     /// The session, its settings and its metadata in one line: a command that ends at once would
@@ -267,7 +278,7 @@ impl Inner {
         (seat, pid): (Seat, Pid),
         token: RunToken,
         spec: &StartSpec,
-    ) -> Result<Started, StartError> {
+    ) -> Result<u32, StartFailure> {
         let pane = seat.pane.clone();
         let identity = Identity {
             name: spec.session.clone(),
@@ -295,9 +306,7 @@ impl Inner {
         };
         let held = self.hold(slot, run);
         held.map_err(|error| provider_failure("spawn", error.to_string()))?;
-        Ok(Started {
-            pid: Some(pid.as_raw_nonzero().get().cast_unsigned()),
-        })
+        Ok(pid.as_raw_nonzero().get().cast_unsigned())
     }
 }
 

@@ -90,7 +90,10 @@ async fn begin(
         keys: Vec::new(),
     };
     world.sessions.insert(spec.session.clone(), held);
-    Ok(Started { pid: Some(pid) })
+    Ok(Started {
+        pid: Some(pid),
+        ..Started::default()
+    })
 }
 
 impl Sessions for MemorySessions {
