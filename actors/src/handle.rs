@@ -133,11 +133,19 @@ impl MachineRef {
         asked.unwrap_or_else(|| Err(AskError::NoAnswer.to_string()))
     }
 
-    /// The actor tree.
+    /// The actor tree, without what works well behind the ports.
     ///
     /// # Errors
     /// If the root does not answer.
     pub async fn tree(&self) -> Result<Tree, AskError> {
+        Ok(self.whole_tree().await?.without_helpers())
+    }
+
+    /// The actor tree, with all helpers behind the ports.
+    ///
+    /// # Errors
+    /// If the root does not answer.
+    pub async fn whole_tree(&self) -> Result<Tree, AskError> {
         self.root
             .ask(ANSWER_LIMIT, MachineMsg::Tree)
             .await
@@ -204,11 +212,14 @@ impl MachineRef {
     /// # Errors
     /// If the actor, or the supervisor above it, does not answer.
     pub async fn show(&self, path: &str) -> Result<Option<Shown>, AskError> {
-        let tree = self.tree().await?;
-        let Some(node) = tree.root.walk().find(|node| node.path == path) else {
+        let tree = self.whole_tree().await?;
+        // An agent may have the name of a helper.
+        let found = tree.root.walk().filter(|node| node.path == path);
+        let Some(node) = found.max_by_key(|node| !node.kind.is_helper()) else {
             return Ok(None);
         };
         let messages = match self.target(path) {
+            _ if node.kind.is_helper() => Vec::new(),
             None => self.root.gauge().past(),
             Some((root, child)) => match (self.city(root).addr().await, child) {
                 (Err(AskError::NotRunning), _) => Vec::new(),

@@ -19,4 +19,4 @@ pub use city::{AgentCommand, CommandError, ReloadOutcome, StopMode};
 pub use handle::{AskError, CityRef, Machine, MachineRef};
 pub use machine::{MachinePorts, MachineSettings, Reconciled, stop_sessions};
 pub use session::{Nudged, ReachError, SessionRef, When};
-pub use tree::{Handling, Kind, Node, Past, Shown, Tree, age};
+pub use tree::{Cells, Handling, Kind, LastError, Node, Past, Shown, Tree, age};

@@ -21,7 +21,7 @@ pub use history::{parse_history, render_history};
 pub use ledger::Ledger;
 pub use plan::{Action, Observed, plan, plan_running};
 pub use prompt::shows_prompt;
-pub use slot::{Drain, DrainReason, Phase, Run, Slot, Want};
+pub use slot::{Drain, DrainReason, Failure, Phase, Run, Slot, Want};
 pub use supervise::{Verdict, classify, supervise};
 pub use tick::{TickGate, Trigger};
 pub use waves::{Graph, check_dependencies};

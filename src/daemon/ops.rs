@@ -1,8 +1,10 @@
 //! The operations of the control socket, on top of the tree's handles.
 
+mod actors;
 mod agent;
 mod process;
 mod session;
+mod stop;
 mod wait;
 
 use std::path::PathBuf;
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use self::actors::Drill;
 use super::live::Live;
 use crate::config::Running;
 use crate::control::detail::{CityDetail, Controller};
@@ -25,11 +28,7 @@ use crate::ports::PortFuture;
 use crate::{AskError, MachineRef, ReloadOutcome, StopMode};
 use wait::Waiting;
 
-/// Set in the supervisor's environment to allow fault drills.
-const ALLOW_FAULTS: &str = "GC_ALLOW_FAULTS";
 const WAIT_DEFAULT: Duration = Duration::from_secs(180);
-/// Most messages of one drill.
-const FLOOD_MAX: usize = 1_000_000;
 /// A request that takes longer is worth a line in the log.
 const SLOW: Duration = Duration::from_secs(1);
 /// What may be asked while the process is being upgraded.
@@ -43,14 +42,6 @@ const LOOKS: [&str; 8] = [
     "actors.tree",
     "actors.show",
 ];
-
-/// What a fault drill does to an actor.
-#[derive(Debug, Clone, Copy)]
-enum Drill {
-    Crash,
-    Hang,
-    Flood,
-}
 
 /// What a client asked the process for.
 pub(super) enum Wish {
@@ -136,16 +127,8 @@ impl Ops {
             "agent.peek" => self.agent_peek(params).await,
             "agent.nudge" => self.agent_nudge(params).await,
             "agent.attach" => self.agent_attach(params).await,
-            "actors.tree" => {
-                let tree = self.door.tree().await.map_err(unanswered)?;
-                text(&tree)
-            }
-            "actors.show" => {
-                let path = params["path"].as_str().unwrap_or_default();
-                let shown = self.door.show(path).await.map_err(unanswered)?;
-                let missing = || WireError::new(Code::NotFound, format!("no actor {path:?}"));
-                text(&shown.ok_or_else(missing)?)
-            }
+            "actors.tree" => self.tree(params).await,
+            "actors.show" => self.show(params).await,
             "actors.crash" => self.drill(params, Drill::Crash).await,
             "actors.hang" => self.drill(params, Drill::Hang).await,
             "actors.flood" => self.drill(params, Drill::Flood).await,
@@ -247,35 +230,6 @@ impl Ops {
         Ok(Reply::One(json!({})))
     }
 
-    async fn stop(&self, params: &Value) -> Answer {
-        let mode = match params["mode"].as_str().unwrap_or("graceful") {
-            "graceful" => StopMode::Graceful,
-            "force" => StopMode::Force,
-            "detach" => StopMode::Detach,
-            other => {
-                return Err(WireError::new(
-                    Code::BadRequest,
-                    format!("unknown stop mode {other:?}"),
-                ));
-            }
-        };
-        let stopping = json!({ "stopping": true });
-        if params["wait"] != Value::Bool(true) {
-            self.wish(Wish::Stop(StopWish { mode, reply: None }))
-                .await?;
-            return Ok(Reply::One(stopping));
-        }
-        let (reply, summary) = oneshot::channel();
-        let wish = StopWish {
-            mode,
-            reply: Some(reply),
-        };
-        self.wish(Wish::Stop(wish)).await?;
-        let (items, stream) = mpsc::channel(2);
-        tokio::spawn(tell_stop(self.door.clone(), summary, items));
-        Ok(Reply::Stream(stream))
-    }
-
     async fn wish(&self, wish: Wish) -> Result<(), WireError> {
         self.wishes.send(wish).await.map_err(|_| ending())
     }
@@ -337,32 +291,6 @@ impl Ops {
         Ok(Reply::One(result))
     }
 
-    async fn drill(&self, params: &Value, drill: Drill) -> Answer {
-        if std::env::var_os(ALLOW_FAULTS).is_none_or(|value| value != "1") {
-            let message = format!("denied: the supervisor does not run with {ALLOW_FAULTS}=1");
-            return Err(WireError::new(Code::Denied, message));
-        }
-        let path = params["path"].as_str().unwrap_or_default();
-        let hit = match drill {
-            Drill::Crash => self.door.crash(path).await,
-            Drill::Hang => self.door.hang(path).await,
-            Drill::Flood => {
-                let messages = params["messages"].as_u64().unwrap_or_default();
-                let held = Duration::from_millis(params["held_ms"].as_u64().unwrap_or_default());
-                let messages = usize::try_from(messages)
-                    .unwrap_or(usize::MAX)
-                    .min(FLOOD_MAX);
-                self.door.flood(path, messages, held).await
-            }
-        };
-        match (hit, drill) {
-            (true, Drill::Crash) => Ok(Reply::One(json!({ "crashed": true }))),
-            (true, Drill::Hang) => Ok(Reply::One(json!({ "hanging": true }))),
-            (true, Drill::Flood) => Ok(Reply::One(json!({ "flooded": true }))),
-            (false, _) => Err(WireError::new(Code::NotFound, format!("no actor {path:?}"))),
-        }
-    }
-
     fn city(&self, params: &Value) -> Result<CityInfo, WireError> {
         let path = path_param(params)?;
         let view = self.door.view();
@@ -386,43 +314,6 @@ impl Ops {
         };
         tokio::spawn(waiting.run(Instant::now() + limit));
         Ok(Reply::Stream(stream))
-    }
-}
-
-/// Tells which cities still stop, and at last what was done.
-async fn tell_stop(
-    door: MachineRef,
-    mut summary: oneshot::Receiver<StopSummary>,
-    items: mpsc::Sender<Value>,
-) {
-    let mut views = door.views();
-    let mut told = Value::Null;
-    loop {
-        let view = views.borrow_and_update().clone();
-        let left = view
-            .cities
-            .iter()
-            .filter(|c| c.status == CityStatus::Stopping);
-        let left: Vec<&str> = left.map(|city| city.name.as_str()).collect();
-        let item = json!({ "stopping": true, "cities": left });
-        if item != told && items.send(item.clone()).await.is_err() {
-            return; // the client is gone
-        }
-        told = item;
-        tokio::select! {
-            done = &mut summary => {
-                if let Ok(summary) = done {
-                    let _ = items.send(json!(summary)).await;
-                }
-                return;
-            }
-            changed = views.changed() => if changed.is_err() {
-                if let Ok(summary) = summary.await {
-                    let _ = items.send(json!(summary)).await;
-                }
-                return;
-            },
-        }
     }
 }
 

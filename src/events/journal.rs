@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use gascity_actors::LastError;
 use gascity_actors::model::{Event, EventDraft};
 use gascity_actors::ports::{EventStream, Journal, JournalError, PortFuture};
 use tokio::sync::{broadcast, oneshot};
@@ -39,7 +40,11 @@ pub struct FileJournal {
     writer: Option<JoinHandle<()>>,
     live: broadcast::Sender<Arc<Event>>,
     lost: Arc<AtomicU64>,
+    trouble: Trouble,
 }
+
+/// Why the last write failed, if it did.
+type Trouble = Arc<Mutex<Option<LastError>>>;
 
 enum Order {
     Append(EventDraft),
@@ -56,10 +61,12 @@ impl FileJournal {
         let (orders, queue) = mpsc::channel();
         let (live, _) = broadcast::channel(BACKLOG);
         let lost = Arc::new(AtomicU64::new(0));
+        let trouble = Trouble::default();
         let writer = Writer {
             appender,
             live: live.clone(),
             lost: lost.clone(),
+            trouble: trouble.clone(),
             unsynced_since: None,
             complained: None,
             failure: None,
@@ -73,6 +80,7 @@ impl FileJournal {
             writer: Some(writer),
             live,
             lost,
+            trouble,
         })
     }
 
@@ -116,6 +124,11 @@ impl Journal for FileJournal {
         })
     }
 
+    fn trouble(&self) -> Option<LastError> {
+        let trouble = self.trouble.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn flush(&self) -> PortFuture<'_, (), JournalError> {
         let (reply, answer) = oneshot::channel();
         self.order(Order::Flush(reply));
@@ -147,6 +160,7 @@ struct Writer {
     appender: Appender,
     live: broadcast::Sender<Arc<Event>>,
     lost: Arc<AtomicU64>,
+    trouble: Trouble,
     unsynced_since: Option<Instant>,
     complained: Option<Instant>,
     /// The last failure since the last flush.
@@ -200,6 +214,7 @@ impl Writer {
         let count = drafts.len() as u64;
         match self.appender.append(drafts) {
             Ok(events) => {
+                self.note(None);
                 self.unsynced_since.get_or_insert_with(Instant::now);
                 for event in events {
                     let _ = self.live.send(Arc::new(event)); // nobody may be listening
@@ -220,8 +235,17 @@ impl Writer {
         }
     }
 
+    fn note(&self, trouble: Option<LastError>) {
+        let told = self.trouble.lock();
+        *told.unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
     fn complain(&mut self, error: &io::Error, what: &str) {
         self.failure = Some(failure(error));
+        self.note(Some(LastError {
+            at: Some(chrono::Utc::now()),
+            message: format!("{what}: {error}"),
+        }));
         let recent = |at: Instant| at.elapsed() < COMPLAIN_EVERY;
         if !self.complained.is_some_and(recent) {
             self.complained = Some(Instant::now());

@@ -261,3 +261,69 @@ fn a_stop_counts_down_and_kills_only_who_stays() {
     assert!(said.err.contains("town"), "{said:?}");
     assert!(said.out.contains("2 interrupted, 1 forced"), "{said:?}");
 }
+
+#[test]
+fn what_works_behind_the_actors_is_shown_on_request() {
+    let place = Place::new();
+    let city = place.city("town", &format!("{QUIET}{}", sleeper("a")));
+    place.gc(&city, &["start"]).ok();
+    let kinds = |args: &[&str]| -> Vec<String> {
+        let args = [&["actors", "tree", "--json"][..], args].concat();
+        let tree = place.gc(&city, &args).ok().json();
+        assert!(
+            tree["index"].is_u64() && tree["taken_at"].is_string(),
+            "{tree}"
+        );
+        let mut kinds = Vec::new();
+        let mut left = vec![tree["root"].clone()];
+        while let Some(node) = left.pop() {
+            kinds.push(node["kind"].as_str().unwrap().to_owned());
+            left.extend(node["children"].as_array().unwrap().iter().rev().cloned());
+        }
+        kinds
+    };
+    let plain = ["machine", "city", "tracker", "worker"];
+    assert_eq!(kinds(&[]), plain);
+    let whole = [
+        "machine",
+        "control",
+        "event_log",
+        "city",
+        "tracker",
+        "event_log",
+        "config_watcher",
+        "provider",
+        "worker",
+    ];
+    assert_eq!(kinds(&["-a"]), whole);
+    assert_eq!(
+        kinds(&["--kind", "provider"]),
+        ["machine", "city", "provider"]
+    );
+    let shown = place.gc(&city, &["actors", "show", "town/provider"]).ok();
+    assert!(shown.out.contains("subprocess"), "{shown:?}");
+    let tree = place.gc(&city, &["actors", "tree", "--json"]).ok().json();
+    let worker = &tree["root"]["children"][0]["children"][1];
+    assert_eq!(worker["strategy"], "one_for_one", "{worker}");
+
+    // A log that cannot be written shows itself.
+    let log = city.join(".gc/events.jsonl");
+    std::fs::remove_file(&log).unwrap();
+    std::fs::create_dir(&log).unwrap();
+    crate::util::kill(
+        place.pid(&city, "a").unwrap(),
+        rustix::process::Signal::KILL,
+    );
+    crate::util::eventually("an event log in trouble", || {
+        let kinds = kinds(&["--problems"]);
+        kinds.contains(&"event_log".to_owned()).then_some(())
+    });
+    let tree = place.gc(&city, &["actors", "tree", "--json"]).ok().json();
+    let node = &tree["root"]["children"][0]["children"][1];
+    assert_eq!(node["state"], "degraded", "{node}");
+    assert!(node["last_error"]["at"].is_string() && node["last_error"]["message"].is_string());
+    std::fs::remove_dir(&log).unwrap();
+    place.gc(&city, &["agent", "restart", "a"]).ok();
+    crate::util::eventually("a log that is well", || (kinds(&[]) == plain).then_some(()));
+    place.gc(&city, &["stop"]).ok();
+}

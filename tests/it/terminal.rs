@@ -188,3 +188,37 @@ fn who_stops_watching_a_start_leaves_it_going() {
         .unwrap();
     place.awaited_pid(&city, "a");
 }
+
+#[test]
+fn a_watched_tree_ends_with_q_and_gives_the_terminal_back() {
+    use rustix::termios::{LocalModes, tcgetattr};
+
+    let place = started();
+    let (ours, theirs) = terminal(100);
+    let before = tcgetattr(&theirs).unwrap();
+    assert!(before.local_modes.contains(LocalModes::ECHO));
+    let args = ["actors", "tree", "--watch", "--interval", "100ms"];
+    let mut watch = place.command(&place.path("town"), &args);
+    watch
+        .stdin(theirs.try_clone().unwrap())
+        .stdout(theirs.try_clone().unwrap());
+    let mut watch = watch.env("TERM", "xterm").spawn().unwrap();
+    let mut ours = File::from(ours);
+    let mut seen = String::new();
+    while !seen.contains("need") && !seen.contains(" actors") {
+        let mut bytes = [0; 4096];
+        let n = ours.read(&mut bytes).unwrap();
+        seen.push_str(&String::from_utf8_lossy(&bytes[..n]));
+    }
+    assert!(
+        !tcgetattr(&theirs)
+            .unwrap()
+            .local_modes
+            .contains(LocalModes::ECHO)
+    );
+    std::io::Write::write_all(&mut ours, b"q").unwrap();
+    let ended = eventually("its end", || watch.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+    let after = tcgetattr(&theirs).unwrap();
+    assert_eq!(after.local_modes, before.local_modes);
+}

@@ -12,7 +12,7 @@ use crate::model::{
     AgentEnd, AgentName, Began, EndKind, FailureClass, RunToken, StartCause, StartFailure,
     StopReason,
 };
-use crate::policy::{Admission, Phase, Run, Slot, Trigger, Want, admit};
+use crate::policy::{Admission, Failure, Phase, Run, Slot, Trigger, Want, admit};
 use crate::ports::{Note, SessionEvent, SessionEventKind, StartSpec};
 use crate::worker::{Grace, Mode, Report, Worker, WorkerArgs, WorkerMsg};
 
@@ -216,6 +216,7 @@ impl CityState {
     }
 
     pub(super) async fn on_report(&mut self, agent: &AgentName, token: &RunToken, report: Report) {
+        let now = self.now();
         let Some(entry) = self
             .slots
             .get_mut(agent)
@@ -244,7 +245,10 @@ impl CityState {
             }
             Report::StopFailed(error) => {
                 tracing::warn!(%agent, %error, "stop failed");
-                entry.slot.last_error = Some(format!("stop failed: {error}"));
+                entry.slot.last_error = Some(Failure {
+                    at: now,
+                    message: format!("stop failed: {error}"),
+                });
                 let announced = entry.slot.run.as_ref().is_some_and(|run| run.announced);
                 entry.slot.phase = if announced {
                     Phase::Running

@@ -109,7 +109,7 @@ impl CityState {
             drifted,
             last_activity: run.last_activity,
             restarts_in_window: slot.ledger.count(slot.spec.limit.window, now),
-            last_error: slot.last_error.clone(),
+            last_error: slot.last_error.as_ref().map(|e| e.message.clone()),
             warnings: run.warnings.clone(),
             pool_count: self.pool_view(entry).and_then(|pool| pool.count),
         })

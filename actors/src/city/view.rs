@@ -11,7 +11,7 @@ use super::{CityState, Stage};
 use crate::mailbox::Addr;
 use crate::model::{AgentSpec, AgentState, CityMode, CityStatus, CityView, InstanceView, PoolView};
 use crate::policy::{Phase, Want};
-use crate::tree::{Kind, Node, Past};
+use crate::tree::{Kind, LastError, Node, Past};
 
 impl CityState {
     pub(super) fn view(&self) -> CityView {
@@ -94,7 +94,7 @@ impl CityState {
             restart_window_ms: millis(slot.spec.limit.window),
             quarantined_until: self.quarantined_until(entry),
             retry_at: self.retry_at(entry),
-            last_error: slot.last_error.clone(),
+            last_error: slot.last_error.as_ref().map(|e| e.message.clone()),
             warnings: run.map(|run| run.warnings.clone()).unwrap_or_default(),
         }
     }
@@ -135,7 +135,9 @@ impl CityState {
                 short(limit.window)
             )),
             AgentState::Backoff => Some(match &slot.last_error {
-                Some(error) => format!("waiting before the next restart, after {error}"),
+                Some(error) => {
+                    format!("waiting before the next restart, after {}", error.message)
+                }
                 None => "waiting before the next restart".into(),
             }),
             AgentState::Starting if matches!(slot.phase, Phase::Queued(_)) => {
@@ -212,6 +214,7 @@ impl CityState {
                     .since(self.began_at, now.saturating_duration_since(self.began)),
             );
         }
+        node.children.extend(self.helpers(&city));
         let mut workers: Vec<Node> = self
             .slots
             .all()
@@ -221,6 +224,31 @@ impl CityState {
         workers.sort_by(|a, b| a.name.cmp(&b.name));
         node.children.extend(workers);
         node
+    }
+
+    /// What works for the city behind its ports.
+    fn helpers(&self, city: &str) -> [Node; 3] {
+        let trouble =
+            |message: Option<String>| message.map(|message| LastError { at: None, message });
+        let ports = &self.args.ports;
+        let log = ports.journal.trouble();
+        let provider = ports.sessions.provider();
+        [
+            Node::helper(Kind::EventLog, "event-log", city, log),
+            Node::helper(
+                Kind::ConfigWatcher,
+                "config-watcher",
+                city,
+                trouble(self.unwatched.clone()),
+            ),
+            Node::helper(
+                Kind::Provider,
+                "provider",
+                city,
+                trouble(self.blind.clone()),
+            )
+            .with("provider", provider),
+        ]
     }
 
     /// What a child handled of late; nothing of a slot without a Worker.
@@ -258,11 +286,16 @@ impl CityState {
         node.restarts_in_window = Some(view.restarts_in_window);
         node.max_restarts = Some(view.max_restarts);
         node.restart_window_ms = Some(view.restart_window_ms);
+        node.strategy = Some(entry.slot.spec.strategy);
         node.quarantined_until = view.quarantined_until;
         node.retry_at = view.retry_at;
         node.reason = view.reason;
         if view.state != AgentState::Running {
-            node.last_error = view.last_error;
+            let error = entry.slot.last_error.as_ref();
+            node.last_error = error.map(|error| LastError {
+                at: Some(self.wall_at(error.at)),
+                message: error.message.clone(),
+            });
         }
         node
     }

@@ -82,7 +82,11 @@ impl MachineState {
         }
         let error = "no tick was finished in time".to_owned();
         tracing::error!(city = %record.entry.name, "city stalled");
-        record.fail(CityStatus::Stalled, error.clone());
+        record.fail(
+            CityStatus::Stalled,
+            error.clone(),
+            self.args.ports.clock.wall(),
+        );
         record.stalled = true;
         let name = record.entry.name.to_string();
         let journal = record
@@ -139,7 +143,11 @@ impl MachineState {
         tracing::warn!(city = %record.entry.name, error, "city failed to start");
         record.init_failures += 1;
         let step = record.init_failures - 1;
-        record.fail(CityStatus::InitFailed, error.clone());
+        record.fail(
+            CityStatus::InitFailed,
+            error.clone(),
+            self.args.ports.clock.wall(),
+        );
         let name = record.entry.name.to_string();
         self.emit(EventDraft::new("city.init_failed", &name).message(error));
         self.retry_later(path, step);
@@ -154,7 +162,11 @@ impl MachineState {
         tracing::error!(city = %record.entry.name, error, "city crashed");
         let step = record.count_crash(now);
         let count = record.crashes;
-        record.fail(CityStatus::Crashed, error.clone());
+        record.fail(
+            CityStatus::Crashed,
+            error.clone(),
+            self.args.ports.clock.wall(),
+        );
         let (name, city_log) = (
             record.entry.name.to_string(),
             record

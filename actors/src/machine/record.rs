@@ -21,6 +21,8 @@ pub(super) struct Record {
     pub(super) wanted: bool,
     pub(super) status: CityStatus,
     pub(super) error: Option<String>,
+    /// When it failed last.
+    pub(super) failed_at: Option<DateTime<Utc>>,
     pub(super) phases: Vec<String>,
     /// Kept across crashes of the actor, so that the lock is held without a gap.
     pub(super) opened: Option<Opened>,
@@ -55,6 +57,7 @@ impl Record {
             wanted: true,
             status: CityStatus::Pending,
             error: None,
+            failed_at: None,
             phases: Vec::new(),
             opened: None,
             child: None,
@@ -111,8 +114,9 @@ impl Record {
         self.status = status;
     }
 
-    pub(super) fn fail(&mut self, status: CityStatus, error: String) {
+    pub(super) fn fail(&mut self, status: CityStatus, error: String, at: DateTime<Utc>) {
         self.status = status;
+        self.failed_at = Some(at);
         self.error = Some(error);
         self.phases.clear();
     }

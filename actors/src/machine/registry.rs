@@ -79,7 +79,7 @@ impl MachineState {
                 .cities
                 .entry(entry.path.clone())
                 .or_insert_with(|| Record::new(entry));
-            record.fail(CityStatus::InitFailed, why);
+            record.fail(CityStatus::InitFailed, why, self.args.ports.clock.wall());
         }
         for entry in registered.cities {
             self.admit(entry, on_request, &mut outcome);

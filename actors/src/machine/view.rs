@@ -9,7 +9,7 @@ use super::MachineState;
 use super::record::Record;
 use crate::city::CityMsg;
 use crate::model::{CityStatus, MachineView};
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{Kind, LastError, Node, Tree};
 
 /// A city silent for this long is shown as unresponsive.
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
@@ -47,6 +47,8 @@ impl MachineState {
         let mut root = Node::new(Kind::Machine, "machine", "machine", "running")
             .gauged(&self.args.gauge, now)
             .since(self.began_at, now.saturating_duration_since(self.began));
+        let log = self.args.ports.journal.trouble();
+        let log = Node::helper(Kind::EventLog, "event-log", "", log);
         let cities: Vec<_> = self
             .cities
             .values()
@@ -76,7 +78,14 @@ impl MachineState {
                 root.children.extend(node.await.ok());
             }
             root.children.sort_by(|a, b| a.name.cmp(&b.name));
-            let _ = reply.send(Tree { taken_at, root }); // the caller may have timed out
+            root.children.insert(0, log);
+            let index = root.handled;
+            let tree = Tree {
+                index,
+                taken_at,
+                root,
+            };
+            let _ = reply.send(tree); // the caller may have timed out
         });
     }
 }
@@ -90,6 +99,9 @@ fn down(record: &Record, now: tokio::time::Instant) -> Node {
     }
     node.restarts_in_window = Some(record.crashes);
     node.retry_at = record.retry.as_ref().map(|(at, _)| *at);
-    node.last_error.clone_from(&record.error);
+    node.last_error = record.error.as_ref().map(|message| LastError {
+        at: record.failed_at,
+        message: message.clone(),
+    });
     node
 }

@@ -35,13 +35,22 @@ pub struct Slot {
     /// The last start that failed or was cancelled. A session of it that turns up after all is cleared away.
     pub failed: Option<RunToken>,
     /// How the last unplanned end came about, for a person.
-    pub last_error: Option<String>,
+    pub last_error: Option<Failure>,
     /// The dependency it waits for.
     pub blocked_on: Option<AgentName>,
     /// Agents whose end took it along; it returns after them.
     pub cascade_of: BTreeSet<AgentName>,
     /// A user wants a successor to the run being stopped, whatever the restart type says.
     pub respawn: bool,
+}
+
+/// Something that went wrong with a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// When.
+    pub at: Instant,
+    /// What, for a person.
+    pub message: String,
 }
 
 /// Whether an instance should run.

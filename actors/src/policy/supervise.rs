@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::slot::{DrainReason, Phase, Slot, is_stable};
+use super::slot::{DrainReason, Failure, Phase, Slot, is_stable};
 use crate::model::{AgentEnd, Daemon, EndClass, EndKind, RestartType, StartCause, StopReason};
 
 /// What follows the end of a run.
@@ -49,7 +49,7 @@ pub fn supervise(slot: &mut Slot, end: &AgentEnd, daemon: &Daemon, now: Instant)
         }
         _ => slot.ended = Some(end.token.clone()),
     }
-    note_error(slot, end, class);
+    note_error(slot, end, class, now);
     if was_stable(end, daemon) {
         slot.pacing.reset();
     }
@@ -199,10 +199,13 @@ fn wants_restart(restart: RestartType, class: EndClass) -> bool {
     }
 }
 
-fn note_error(slot: &mut Slot, end: &AgentEnd, class: EndClass) {
+fn note_error(slot: &mut Slot, end: &AgentEnd, class: EndClass, now: Instant) {
     match class {
         EndClass::Crash | EndClass::SpawnFailure | EndClass::ProviderFailure => {
-            slot.last_error = Some(end.describe());
+            slot.last_error = Some(Failure {
+                at: now,
+                message: end.describe(),
+            });
         }
         EndClass::Planned | EndClass::Clean | EndClass::ProviderLost => {}
     }

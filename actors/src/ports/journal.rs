@@ -3,6 +3,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::PortFuture;
+use crate::LastError;
 use crate::model::{Event, EventDraft};
 
 /// Live events, in order. A reader that falls behind sees `Lagged` and re-reads the log.
@@ -24,6 +25,11 @@ pub trait Journal: Send + Sync + 'static {
 
     /// Recorded events with `seq > after`, oldest first, at most `limit`.
     fn read(&self, after: u64, limit: usize) -> PortFuture<'_, Vec<Event>, JournalError>;
+
+    /// Why events cannot be written, since the last that could.
+    fn trouble(&self) -> Option<LastError> {
+        None
+    }
 
     /// Returns once everything appended before this call is on disk.
     fn flush(&self) -> PortFuture<'_, (), JournalError>;

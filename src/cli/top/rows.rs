@@ -85,7 +85,7 @@ pub(super) fn actors(look: &Look, sort: Sort) -> Vec<Row> {
     let Some(tree) = &look.tree else {
         return Vec::new();
     };
-    let lines = tree.rows();
+    let lines = tree.rows(false).into_iter().map(Vec::from);
     let mut found: Vec<(&Node, Vec<String>)> = tree.root.walk().zip(lines).collect();
     if sort != Sort::Name {
         found.sort_by_key(|(node, _)| Reverse(node.mailbox_depth));
