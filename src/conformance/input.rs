@@ -19,6 +19,7 @@ rows! {
     26 keys_for_nobody_or_another_run_go_nowhere;
     32 files_are_copied_to_where_the_agent_works;
     27 a_terminal_for_nobody_is_refused;
+    27 a_terminal_is_to_be_had_for_a_live_session needs |caps| caps.attach;
 }
 
 async fn nudge(stage: &Stage, text: &str) -> anyhow::Result<Result<Delivery, SessionError>> {
@@ -209,6 +210,25 @@ async fn a_terminal_for_nobody_is_refused(stage: Arc<Stage>) -> Outcome {
         false => SessionError::Unsupported("attach"),
     };
     ensure!(plan == Err(want), "{plan:?}");
+    Ok(())
+}
+
+async fn a_terminal_is_to_be_had_for_a_live_session(stage: Arc<Stage>) -> Outcome {
+    let token = stage.start("a", Act::Idle).await?;
+    for read_only in [false, true] {
+        match stage.sessions.attach(session("a")?, read_only).await {
+            // Not everybody can keep a terminal from being typed into.
+            Err(SessionError::Unsupported("attach")) if read_only => {}
+            plan => {
+                let argv = plan?.argv;
+                ensure!(argv.first().is_some_and(|p| !p.is_empty()), "{argv:?}");
+            }
+        }
+    }
+    ensure!(stage.is_live("a", &token).await?, "a plan touched it");
+    let facts = stage.facts("a").await?;
+    let attached = facts.is_none_or(|facts| facts.attached);
+    ensure!(!attached, "nobody has run a plan yet");
     Ok(())
 }
 

@@ -88,7 +88,7 @@ impl Sessions for Fake {
     }
 
     delegate!(port self name => self.sessions;
-        stop interrupt liveness process_alive clear_scrollback peek set_note nudge send_keys);
+        stop interrupt liveness process_alive clear_scrollback peek set_note nudge send_keys attach);
 
     fn copy_to(
         &self,

@@ -34,6 +34,8 @@ struct World {
     patterns: Vec<(String, Behaviour)>,
     foreign: Vec<String>,
     calls: Vec<Call>,
+    /// How many there were, forgotten ones included.
+    called: u64,
     subscribers: Vec<mpsc::UnboundedSender<SessionEvent>>,
     pids: u32,
     /// How often each agent was started.
@@ -140,7 +142,7 @@ impl MemorySessions {
     }
 
     /// Somebody attaches a terminal to the agent, or leaves.
-    pub fn attach(&self, agent: &str, attached: bool) {
+    pub fn set_attached(&self, agent: &str, attached: bool) {
         let mut world = self.world();
         let mut told = Vec::new();
         for (session, held) in &mut world.sessions {

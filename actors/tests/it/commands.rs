@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use gascity_actors::AgentCommand::{Drain, Kill, RequestRestart, Restart, Unquarantine};
-use gascity_actors::memory::MemoryCity;
+use gascity_actors::memory::{MemoryCity, Times};
 use gascity_actors::model::{AgentState, CitySpecBuilder, NudgeTimes, RestartType};
-use gascity_actors::ports::Note;
+use gascity_actors::ports::{Caps, Note, SessionError};
 use gascity_actors::{CommandError, Nudged, ReachError, When};
 
 use crate::util::{
@@ -137,7 +137,7 @@ async fn a_requested_restart_clears_the_flag_before_the_stop() {
     city.sessions.clear_calls();
     pass(31 * SECOND).await;
     let ops: Vec<_> = city.sessions.mutating().iter().map(|c| c.op).collect();
-    // The flag, the intent, the interrupt, the intent and the last look, the new run.
+    // The flag, the intent, the interrupt, the intent and the last look, the new run and its log.
     assert_eq!(
         ops,
         [
@@ -146,7 +146,8 @@ async fn a_requested_restart_clears_the_flag_before_the_stop() {
             "interrupt",
             "set_note",
             "stop",
-            "start"
+            "start",
+            "clear_scrollback"
         ]
     );
     assert_eq!(
@@ -233,11 +234,43 @@ async fn a_message_reaches_the_run_it_is_meant_for_and_no_other() {
     let error = session.nudge("again".into(), When::Now).await.unwrap_err();
     assert_eq!(error.to_string(), "db is not running");
     assert_eq!(city.sessions.nudges("db"), [""; 0]);
+    assert!(session.attach(false).await.is_ok());
+    city.sessions.mask_caps(Some(Caps::default()));
     let error = session.attach(false).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "db has no attach: sessions of the provider fake cannot do this"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_noted_with_run_arguments_and_outcome() {
+    let (town, city) = one().await;
+    let session = town.session("a", "db").await;
+    let run = city.sessions.running().remove(0).1;
+    city.sessions.clear_calls();
+    let busy = SessionError::Busy;
+    city.sessions.fail("nudge", "db", busy, Times::Next(1));
+    assert!(session.nudge("one".into(), When::Now).await.is_err());
+    assert_eq!(session.nudge("two".into(), When::Now).await, DELIVERED);
+    city.sessions.hang("nudge", "db");
+    let never = session.nudge("three".into(), When::Now);
+    assert!(tokio::time::timeout(SECOND, never).await.is_err());
+    let calls = city.sessions.mutating();
+    let seen: Vec<_> = calls
+        .iter()
+        .map(|call| (call.op, call.args.as_str(), call.outcome.clone()))
+        .collect();
+    let busy = Err("the session is busy".to_owned());
+    assert_eq!(
+        seen,
+        [
+            ("nudge", "one", Some(busy)),
+            ("nudge", "two", Some(Ok(()))),
+            ("nudge", "three", None),
+        ]
+    );
+    assert!(calls.iter().all(|call| call.token.as_ref() == Some(&run)));
 }
 
 const DELIVERED: Result<Nudged, ReachError> = Ok(Nudged::Delivered { confirmed: true });

@@ -63,7 +63,7 @@ async fn drift_can_wait_until_the_agent_is_quiet() {
 #[tokio::test(start_paused = true)]
 async fn an_attached_terminal_defers_drift_but_not_its_report() {
     let (_town, city) = Town::with(city("a").agent(db("1", OnDrift::Restart))).await;
-    city.sessions.attach("db", true);
+    city.sessions.set_attached("db", true);
     save(
         &city,
         crate::util::city("a").agent(db("2", OnDrift::Restart)),
@@ -71,7 +71,7 @@ async fn an_attached_terminal_defers_drift_but_not_its_report() {
     .await;
     pass(10 * MINUTE).await;
     assert_eq!(story(&city)[1..], ["drifted db"]);
-    city.sessions.attach("db", false);
+    city.sessions.set_attached("db", false);
     pass(MINUTE).await;
     assert_eq!(story(&city)[2..], ["stopped db drift", "started db drift"]);
 }

@@ -99,7 +99,7 @@ async fn terminals_that_come_and_go_are_told_once_each() {
     let mut events = follow(&port);
     settle().await;
     for attached in [true, true, false] {
-        sessions.attach("a", attached);
+        sessions.set_attached("a", attached);
     }
     settle().await;
     let told = [true, false].map(|on| ("a".to_owned(), SessionEventKind::Attached(on)));

@@ -98,9 +98,9 @@ async fn a_request_for_a_fresh_session_comes_before_idleness() {
 #[tokio::test(start_paused = true)]
 async fn idle_and_drifted_is_one_restart() {
     let (_town, city) = patient().await;
-    city.sessions.attach("db", true);
+    city.sessions.set_attached("db", true);
     pass(LIMIT + MINUTE).await;
-    city.sessions.attach("db", false);
+    city.sessions.set_attached("db", false);
     let edited = crate::util::city("a").agent(db().env("A", "1"));
     save(&city, edited).await;
     pass(MINUTE).await;

@@ -369,12 +369,12 @@ async fn ticks_pokes_commands_and_checks_after_a_stop_start_nothing() {
 async fn nobody_with_a_terminal_attached_is_stopped() {
     let spec = |value: &str| city("a").agent(agent("db").env("A", value).idle_timeout(MINUTE));
     let (_town, city) = Town::with(spec("1")).await;
-    city.sessions.attach("db", true);
+    city.sessions.set_attached("db", true);
     save(&city, spec("2")).await;
     pass(HOUR).await;
     assert_eq!(city.sessions.count("interrupt", None), 0);
     assert_eq!(city.sessions.count("stop", None), 0);
-    city.sessions.attach("db", false);
+    city.sessions.set_attached("db", false);
     pass(31 * SECOND).await;
     assert_eq!(city.journal.count("agent.started", "db"), 2, "one restart");
 }

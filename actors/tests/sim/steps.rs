@@ -271,7 +271,7 @@ pub(crate) async fn perform(world: &mut World, rng: &mut Rng, step: &Step) -> Re
             world.cities[*at]
                 .ports
                 .sessions
-                .attach(agent.as_str(), *attached);
+                .set_attached(agent.as_str(), *attached);
         }
         Step::Touch(at, agent) => world.cities[*at].ports.sessions.touch(agent.as_str()),
         Step::Note(at, agent, note) => {

@@ -312,7 +312,7 @@ impl SimCity {
             }
         }
         for (agent, _) in self.ports.sessions.running() {
-            self.ports.sessions.attach(&agent, false);
+            self.ports.sessions.set_attached(&agent, false);
         }
     }
 }

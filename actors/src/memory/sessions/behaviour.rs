@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::{ExitStatus, StartFailure};
+use crate::model::{ExitStatus, RunToken, StartFailure};
 
 /// What a scripted agent does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,6 +50,13 @@ pub struct Call {
     pub op: &'static str,
     /// The session, if it was about one.
     pub session: String,
+    /// The run it was meant for, if it named one.
+    pub token: Option<RunToken>,
+    /// What else it was given, for a person.
+    pub args: String,
+    /// What came of it; `None`: it is under way, or was given up.
+    pub outcome: Option<Result<(), String>>,
+    pub(super) id: u64,
 }
 
 impl Call {
@@ -58,7 +65,14 @@ impl Call {
     pub fn is_mutating(&self) -> bool {
         matches!(
             self.op,
-            "start" | "stop" | "interrupt" | "set_note" | "nudge" | "send_keys"
+            "start"
+                | "stop"
+                | "interrupt"
+                | "set_note"
+                | "nudge"
+                | "send_keys"
+                | "clear_scrollback"
+                | "copy_to"
         )
     }
 }

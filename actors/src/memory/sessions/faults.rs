@@ -1,12 +1,13 @@
 //! What goes wrong on purpose.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Call, MemorySessions, World};
 use crate::mailbox::lock;
-use crate::model::SessionName;
+use crate::model::{RunToken, SessionName};
 use crate::ports::{Caps, SessionError, SessionEvent, SessionEventKind};
 
 /// What becomes of a call.
@@ -214,36 +215,77 @@ impl MemorySessions {
     }
 
     /// Notes a call, and says what is to become of it.
-    pub(super) fn enter(&self, op: &'static str, session: &str) -> Entered {
+    pub(super) fn enter(
+        &self,
+        op: &'static str,
+        session: &str,
+        token: Option<&RunToken>,
+        args: impl Into<String>,
+    ) -> Entered {
         let mut world = self.world();
+        world.called += 1;
+        let id = world.called;
         world.calls.push(Call {
             at: Instant::now(),
             op,
             session: session.to_owned(),
+            token: token.cloned(),
+            args: args.into(),
+            outcome: None,
+            id,
         });
         let away = world.faults.away;
-        if away.is_some_and(|until| Instant::now() < until) {
-            let lost = SessionError::Backend("the server has died".to_owned());
-            return Entered(Some(Fault::Fail(lost)));
-        }
-        Entered(world.faults.strike(op, session))
+        let fault = match away.is_some_and(|until| Instant::now() < until) {
+            true => Some(Fault::Fail(SessionError::Backend(
+                "the server has died".to_owned(),
+            ))),
+            false => world.faults.strike(op, session),
+        };
+        let world = self.world.clone();
+        Entered { fault, world, id }
     }
 }
 
 /// A call that has begun.
-#[must_use = "faults strike when it is passed"]
-pub(super) struct Entered(Option<Fault>);
+#[must_use = "faults strike when it is run"]
+pub(super) struct Entered {
+    fault: Option<Fault>,
+    world: Arc<Mutex<World>>,
+    id: u64,
+}
 
 impl Entered {
-    /// Goes on as the faults have it.
-    pub(super) async fn pass(self) -> Result<(), SessionError> {
-        match self.0 {
-            None => {}
-            Some(Fault::Fail(error)) => return Err(error),
-            Some(Fault::Delay(by)) => tokio::time::sleep(by).await,
+    /// Goes on as the faults have it, and notes what came of it.
+    pub(super) async fn run<T>(
+        self,
+        call: impl Future<Output = Result<T, SessionError>>,
+    ) -> Result<T, SessionError> {
+        self.run_as(|error| error, call).await
+    }
+
+    /// The same for a call that fails in a way of its own.
+    pub(super) async fn run_as<T, E: std::fmt::Display>(
+        self,
+        failed: impl FnOnce(SessionError) -> E,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let result = match self.fault {
+            Some(Fault::Fail(error)) => Err(failed(error)),
             Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Delay(by)) => {
+                tokio::time::sleep(by).await;
+                call.await
+            }
+            None => call.await,
+        };
+        let outcome = result.as_ref().map(drop).map_err(ToString::to_string);
+        let mut world = lock(&self.world);
+        // Oldest first; it may have been forgotten meanwhile.
+        if let Ok(at) = world.calls.binary_search_by_key(&self.id, |call| call.id) {
+            world.calls[at].outcome = Some(outcome);
         }
-        Ok(())
+        drop(world);
+        result
     }
 }
 

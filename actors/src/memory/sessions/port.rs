@@ -11,9 +11,9 @@ use crate::mailbox::lock;
 use crate::memory::MemoryClock;
 use crate::model::{ExitStatus, FailureClass, RunToken, SessionName, StartFailure};
 use crate::ports::{
-    Caps, Clock, Delivery, Facts, Fence, Key, Listing, Liveness, Note, PortFuture, SessionError,
-    SessionEvents, Sessions, StartError, StartSpec, Started, Stopped, check_note, inside,
-    nudge_text,
+    AttachPlan, Caps, Clock, Delivery, Facts, Fence, Key, Listing, Liveness, Note, PortFuture,
+    SessionError, SessionEvents, Sessions, StartError, StartSpec, Started, Stopped, check_note,
+    inside, nudge_text,
 };
 
 /// Ends a run after a delay, for scripted exits and reactions to interrupts.
@@ -22,6 +22,14 @@ fn end_later(world: Arc<Mutex<World>>, token: RunToken, delay: Duration, status:
         tokio::time::sleep(delay).await;
         lock(&world).end(&token, status);
     });
+}
+
+/// The run that a call is for, if it is for one alone.
+fn meant(fence: &Fence) -> Option<&RunToken> {
+    match fence {
+        Fence::Token(token) => Some(token),
+        Fence::Any => None,
+    }
 }
 
 /// One start, as scripted.
@@ -107,6 +115,7 @@ impl Sessions for MemorySessions {
             screen: true,
             nudge: true,
             keys: true,
+            attach: true,
             attached: true,
             activity: true,
             exit_push: true,
@@ -123,7 +132,12 @@ impl Sessions for MemorySessions {
     }
 
     fn start(&self, token: RunToken, spec: Arc<StartSpec>) -> PortFuture<'_, Started, StartError> {
-        let entered = self.enter("start", spec.session.as_str());
+        let entered = self.enter(
+            "start",
+            spec.session.as_str(),
+            Some(&token),
+            spec.agent.as_str(),
+        );
         let behaviour = self.world().scripted(&spec.agent);
         let lingers = behaviour.start_lingers;
         let begin = begin(
@@ -134,11 +148,7 @@ impl Sessions for MemorySessions {
             behaviour,
         );
         let failed = |why: String| StartFailure::new("start", FailureClass::Provider, why);
-        let start = async move {
-            let passed = entered.pass().await;
-            passed.map_err(|error| failed(error.to_string()))?;
-            begin.await
-        };
+        let start = entered.run_as(move |error| failed(error.to_string()).into(), begin);
         if !lingers {
             return Box::pin(start);
         }
@@ -150,9 +160,8 @@ impl Sessions for MemorySessions {
     }
 
     fn stop(&self, name: SessionName, fence: Fence) -> PortFuture<'_, Stopped, SessionError> {
-        let entered = self.enter("stop", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter("stop", name.as_str(), meant(&fence), "");
+        Box::pin(entered.run(async move {
             let mut world = self.world();
             if let Some(error) = world.stops_fail.clone() {
                 return Err(error);
@@ -168,13 +177,12 @@ impl Sessions for MemorySessions {
             } else {
                 Stopped::Forced
             })
-        })
+        }))
     }
 
     fn interrupt(&self, name: SessionName, fence: Fence) -> PortFuture<'_, bool, SessionError> {
-        let entered = self.enter("interrupt", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter("interrupt", name.as_str(), meant(&fence), "");
+        Box::pin(entered.run(async move {
             let mut world = self.world();
             let Some(held) = world.fenced(&name, &fence)? else {
                 return Ok(false);
@@ -185,13 +193,12 @@ impl Sessions for MemorySessions {
                 end_later(self.world.clone(), token, Duration::ZERO, status);
             }
             Ok(true)
-        })
+        }))
     }
 
     fn snapshot(&self) -> PortFuture<'_, Listing, SessionError> {
-        let entered = self.enter("snapshot", "");
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter("snapshot", "", None, "");
+        Box::pin(entered.run(async move {
             let takes = self.world().listing_takes;
             if !takes.is_zero() {
                 tokio::time::sleep(takes).await;
@@ -224,7 +231,7 @@ impl Sessions for MemorySessions {
                 foreign: world.foreign.clone(),
                 errors: world.faults.listing_errors(),
             })
-        })
+        }))
     }
 
     fn liveness(
@@ -232,9 +239,8 @@ impl Sessions for MemorySessions {
         name: SessionName,
         token: RunToken,
     ) -> PortFuture<'_, Liveness, SessionError> {
-        let entered = self.enter("liveness", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter("liveness", name.as_str(), Some(&token), "");
+        Box::pin(entered.run(async move {
             let world = self.world();
             let held = world.sessions.get(&name).filter(|held| held.token == token);
             Ok(match held.map(|held| (held.pid, held.exit)) {
@@ -242,7 +248,7 @@ impl Sessions for MemorySessions {
                 Some((pid, None)) => Liveness::Live { pid: Some(pid) },
                 Some((_, Some(status))) => Liveness::Dead(status),
             })
-        })
+        }))
     }
 
     fn process_alive(
@@ -250,32 +256,29 @@ impl Sessions for MemorySessions {
         name: SessionName,
         names: Vec<String>,
     ) -> PortFuture<'_, bool, SessionError> {
-        let entered = self.enter("process_alive", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter("process_alive", name.as_str(), None, names.join(" "));
+        Box::pin(entered.run(async move {
             let world = self.world();
             let held = world.sessions.get(&name).filter(|held| held.exit.is_none());
             Ok(held.is_some_and(|held| {
                 names.is_empty() || held.behaviour.processes.iter().any(|p| names.contains(p))
             }))
-        })
+        }))
     }
 
     fn clear_scrollback(&self, name: SessionName) -> PortFuture<'_, (), SessionError> {
-        let entered = self.enter("clear_scrollback", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter("clear_scrollback", name.as_str(), None, "");
+        Box::pin(entered.run(async move {
             let mut world = self.world();
             let held = world.sessions.get_mut(&name);
             held.ok_or(SessionError::NotFound)?.behaviour.output.clear();
             Ok(())
-        })
+        }))
     }
 
     fn peek(&self, name: SessionName, lines: u32) -> PortFuture<'_, String, SessionError> {
-        let entered = self.enter("peek", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter("peek", name.as_str(), None, lines.to_string());
+        Box::pin(entered.run(async move {
             let world = self.world();
             let held = world.sessions.get(&name).ok_or(SessionError::NotFound)?;
             let all: Vec<_> = held.behaviour.output.trim_end().lines().collect();
@@ -285,7 +288,7 @@ impl Sessions for MemorySessions {
                 lines as usize
             };
             Ok(all[all.len().saturating_sub(shown)..].join("\n"))
-        })
+        }))
     }
 
     fn set_note(
@@ -295,9 +298,12 @@ impl Sessions for MemorySessions {
         note: Note,
         value: Option<String>,
     ) -> PortFuture<'_, (), SessionError> {
-        let entered = self.enter("set_note", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let args = match &value {
+            Some(value) => format!("{}={value}", note.key()),
+            None => note.key().to_owned(),
+        };
+        let entered = self.enter("set_note", name.as_str(), meant(&fence), args);
+        Box::pin(entered.run(async move {
             let mut world = self.world();
             let held = world.fenced(&name, &fence)?.ok_or(SessionError::NotFound)?;
             check_note(value.as_deref())?;
@@ -306,7 +312,7 @@ impl Sessions for MemorySessions {
                 None => held.notes.remove(&note),
             };
             Ok(())
-        })
+        }))
     }
 
     fn nudge(
@@ -315,12 +321,11 @@ impl Sessions for MemorySessions {
         fence: Fence,
         text: String,
     ) -> PortFuture<'_, Delivery, SessionError> {
-        let entered = self.enter("nudge", name.as_str());
+        let entered = self.enter("nudge", name.as_str(), meant(&fence), text.as_str());
         if !self.caps().nudge {
             return Box::pin(async { Err(SessionError::Unsupported("nudge")) });
         }
-        Box::pin(async move {
-            entered.pass().await?;
+        Box::pin(entered.run(async move {
             let mut world = self.world();
             let held = world.fenced(&name, &fence)?;
             let Some(held) = held.filter(|held| held.exit.is_none()) else {
@@ -336,7 +341,7 @@ impl Sessions for MemorySessions {
                 held.last_activity = Some(self.clock.wall());
             }
             Ok(Delivery::Delivered { confirmed: true })
-        })
+        }))
     }
 
     fn send_keys(
@@ -345,9 +350,13 @@ impl Sessions for MemorySessions {
         fence: Fence,
         keys: Vec<Key>,
     ) -> PortFuture<'_, bool, SessionError> {
-        let entered = self.enter("send_keys", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter(
+            "send_keys",
+            name.as_str(),
+            meant(&fence),
+            format!("{keys:?}"),
+        );
+        Box::pin(entered.run(async move {
             let mut world = self.world();
             let held = world.fenced(&name, &fence)?;
             let Some(held) = held.filter(|held| held.exit.is_none()) else {
@@ -362,7 +371,30 @@ impl Sessions for MemorySessions {
             held.keys.extend(keys);
             held.last_activity = Some(self.clock.wall());
             Ok(true)
-        })
+        }))
+    }
+
+    /// There is no terminal to have: the plan only says what it is for.
+    fn attach(
+        &self,
+        name: SessionName,
+        read_only: bool,
+    ) -> PortFuture<'_, AttachPlan, SessionError> {
+        let args = if read_only { "read only" } else { "" };
+        let entered = self.enter("attach", name.as_str(), None, args);
+        Box::pin(entered.run(async move {
+            if !self.caps().attach {
+                return Err(SessionError::Unsupported("attach"));
+            }
+            let world = self.world();
+            let held = world.sessions.get(&name).filter(|held| held.exit.is_none());
+            held.ok_or(SessionError::NotFound)?;
+            let said = format!("{name}: a session in memory has no terminal");
+            Ok(AttachPlan {
+                argv: vec!["echo".to_owned(), said],
+                unset: Vec::new(),
+            })
+        }))
     }
 
     /// Files are beyond it: this only says what a session would.
@@ -373,14 +405,13 @@ impl Sessions for MemorySessions {
         to: String,
     ) -> PortFuture<'_, usize, SessionError> {
         let _ = from;
-        let entered = self.enter("copy_to", name.as_str());
-        Box::pin(async move {
-            entered.pass().await?;
+        let entered = self.enter("copy_to", name.as_str(), None, to.as_str());
+        Box::pin(entered.run(async move {
             inside(&to)?;
             let world = self.world();
             let held = world.sessions.get(&name).filter(|held| held.exit.is_none());
             held.map(|_| 1).ok_or(SessionError::NotFound)
-        })
+        }))
     }
 
     fn subscribe(&self) -> SessionEvents {
