@@ -55,6 +55,7 @@ pub use city::SessionSettings;
 pub use diff::{Changed, Diff, Drifted};
 pub use machine::{SupervisorFile, Tenant};
 pub(crate) use mask::masked;
+pub use providers::installed_providers;
 pub use resolved::{Explained, Overridden, Place, Resolved, to_toml};
 pub use running::{Running, RunningAgent};
 pub use watch::ConfigFiles;

@@ -1,5 +1,7 @@
 //! `gc init`: makes the directory of a new city. Never changes what is there.
 
+mod ask;
+mod copy;
 mod template;
 
 use std::fs;
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::json;
 
-use self::template::{Runs, TEMPLATES, Template};
+use self::template::{Runs, TEMPLATES};
 use super::context::Context;
 use super::error::io_hint;
 use super::start::StartArgs;
@@ -24,6 +26,7 @@ Examples:
   gc init my-city                               # two demo agents, nothing else needed
   gc init my-city --command \"my-agent --flag\"   # your own program
   gc init my-city --provider claude --start
+  gc init another --from my-city                # a copy, without state and history
   gc init --list")]
 pub(super) struct InitArgs {
     /// Directory of the city; created if missing [default: this one]
@@ -40,6 +43,12 @@ pub(super) struct InitArgs {
     /// Provider its agents run on, in place of the built-in demo program
     #[arg(long, value_name = "PROVIDER", conflicts_with = "command")]
     provider: Option<String>,
+    /// City to take files and config from; all but its state
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["template", "command", "provider"])]
+    from: Option<PathBuf>,
+    /// Config to take
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["template", "command", "provider", "from"])]
+    file: Option<PathBuf>,
     /// Start the city right away
     #[arg(long)]
     start: bool,
@@ -56,10 +65,13 @@ pub(super) struct InitArgs {
 struct Created {
     name: String,
     path: PathBuf,
-    /// None if there was a `city.toml`.
+    /// None if there was a `city.toml`, or another was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<&'static str>,
-    created: Vec<&'static str>,
+    /// Where the config was taken from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<PathBuf>,
+    created: Vec<String>,
 }
 
 /// Makes the city, or lists the templates.
@@ -72,8 +84,12 @@ pub(super) fn run(args: &InitArgs, context: &Context) -> CliResult<u8> {
     if args.list {
         return list(out).map(|()| 0);
     }
+    let args = &ask::complete(args, context)?;
     let made = create(args)?;
-    if made.template.is_none() && (args.template.is_some() || args.name.is_some()) {
+    if made.template.is_none()
+        && made.from.is_none()
+        && (args.template.is_some() || args.name.is_some())
+    {
         out.note("note: city.toml was there and is kept as it is");
     }
     if args.start {
@@ -115,6 +131,9 @@ fn summary(made: &Created, typed: Option<&Path>) -> String {
 }
 
 fn done(made: &Created) -> String {
+    if let Some(from) = &made.from {
+        return format!("✓ created {} (from {})", made.name, from.display());
+    }
     match (made.template, made.created.is_empty()) {
         (Some(template), _) => format!("✓ created {} (template {template})", made.name),
         (None, false) => format!("✓ completed {}: {}", made.name, made.created.join(", ")),
@@ -156,22 +175,48 @@ fn create(args: &InitArgs) -> CliResult<Created> {
         Some(name) => name,
         None => name(args.name.as_deref(), typed, &root)?,
     };
+    let (taken, text) = match (&args.from, &args.file) {
+        _ if existed => (None, String::new()),
+        (Some(dir), _) => {
+            let file = CityDir::new(dir).config();
+            apart(dir, &root)?;
+            (Some(dir), copy::config(&file, &name)?)
+        }
+        (None, Some(file)) => (Some(file), copy::config(file, &name)?),
+        (None, None) => (None, template.render(&name, runs)),
+    };
     fs::create_dir_all(&root).map_err(|error| failed(&root, &error))?;
     let mut created = Vec::new();
     if !city.state_dir().is_dir() {
         city.create()?;
-        created.push(".gc/");
+        created.push(".gc/".to_owned());
     }
     if !existed {
-        write_config(&city, template, &name, runs, typed)?;
-        created.insert(0, "city.toml");
+        if let Some(dir) = &args.from {
+            created.extend(copy::rest(dir, &root)?);
+        }
+        write_config(&city, &text, typed)?;
+        created.insert(0, "city.toml".to_owned());
     }
     Ok(Created {
         name: name.as_str().to_owned(),
         path: root,
-        template: (!existed).then_some(template.name),
+        template: (!existed && taken.is_none()).then_some(template.name),
+        from: taken.cloned(),
         created,
     })
+}
+
+/// A city is not copied into itself.
+fn apart(from: &Path, root: &Path) -> CliResult {
+    let from = fs::canonicalize(from).map_err(|error| failed(from, &error))?;
+    match root.starts_with(&from) {
+        true => {
+            let message = format!("{} lies in {}", root.display(), from.display());
+            Err(CliError::new(Code::Usage, message).hint("choose another directory for the city"))
+        }
+        false => Ok(()),
+    }
 }
 
 /// The absolute path of the city, which need not exist yet.
@@ -238,13 +283,7 @@ fn conflict(root: &Path, typed: &Path) -> CliError {
         .hint(hint)
 }
 
-fn write_config(
-    city: &CityDir,
-    template: &Template,
-    name: &CityName,
-    runs: Option<Runs<'_>>,
-    typed: &Path,
-) -> CliResult {
+fn write_config(city: &CityDir, text: &str, typed: &Path) -> CliResult {
     let path = city.config();
     let mut file = match fs::File::create_new(&path) {
         Ok(file) => file,
@@ -254,7 +293,6 @@ fn write_config(
         }
         Err(error) => return Err(failed(&path, &error)),
     };
-    let text = template.render(name, runs);
     file.write_all(text.as_bytes()).map_err(|error| {
         let _ = fs::remove_file(&path); // half a config would be a city; the first error counts
         failed(&path, &error)

@@ -102,6 +102,20 @@ pub(super) fn preset_names() -> impl Iterator<Item = &'static str> {
     PRESETS.iter().map(|preset| preset.name)
 }
 
+/// The presets whose programs can be run here, gc's own among them.
+#[must_use]
+pub fn installed_providers() -> Vec<&'static str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let runs = |program: &str| {
+        std::env::split_paths(&path).any(|dir| {
+            let file = dir.join(program);
+            rustix::fs::access(&file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
+        })
+    };
+    let there = PRESETS.iter().filter(|p| p.name == DEMO || runs(p.command));
+    there.map(|preset| preset.name).collect()
+}
+
 /// A program with all its settings.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Program {

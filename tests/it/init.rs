@@ -93,3 +93,51 @@ fn a_new_city_can_be_started_right_away() {
     let both = ["init", "fourth", "--provider", "claude", "--command", "x"];
     place.gc(&here, &both).fails(2);
 }
+
+#[test]
+fn a_city_is_made_like_another_or_from_a_file() {
+    let place = Place::new();
+    let here = place.path("");
+    let text = "# mine\n[workspace]\nname = \"one\" # named\n[[agent]]\nname = \"a\"\nstart_command = \"sh -c 'exec sleep 600'\"\nprompt_template = \"prompts/a.md\"\n";
+    let one = place.city("one", text);
+    fs::create_dir_all(one.join("prompts")).unwrap();
+    fs::write(one.join("prompts/a.md"), "hello").unwrap();
+    std::os::unix::fs::symlink("prompts/a.md", one.join("link")).unwrap();
+    fs::create_dir_all(one.join(".gc")).unwrap();
+    fs::write(one.join(".gc/secret"), "state").unwrap();
+    let before = contents(&one);
+    let made = place
+        .gc(&here, &["init", "two", "--from", "one", "--json"])
+        .ok()
+        .json();
+    assert_eq!(made["from"], "one");
+    let two = place.path("two");
+    let read = |path: &str| fs::read_to_string(place.path(path)).unwrap();
+    assert_eq!(read("two/city.toml"), text.replace("\"one\"", "\"two\""));
+    assert_eq!(read("two/prompts/a.md"), "hello");
+    assert!(fs::symlink_metadata(two.join("link")).unwrap().is_symlink());
+    assert!(!two.join(".gc/secret").exists());
+    assert_eq!(contents(&one), before);
+    place.gc(&two, &["start"]).ok();
+    assert_eq!(place.instance(&two, "a")["state"], "running");
+    place.gc(&two, &["stop"]).ok();
+
+    let file = ["init", "three", "--file", "one/city.toml", "--name", "drei"];
+    place.gc(&here, &file).ok();
+    assert_eq!(read("three/city.toml"), text.replace("\"one\"", "\"drei\""));
+    fs::write(place.path("broken"), "[workspace").unwrap();
+    let kept = contents(&here);
+    for (args, code, said) in [
+        (["init", "x", "--from", "nowhere"], 1, "nowhere"),
+        (["init", "one/x", "--from", "one"], 2, "lies in"),
+        (["init", "x", "--file", "none"], 1, "there is no none"),
+        (["init", "x", "--file", "broken"], 1, "is no config"),
+        (["init", "two", "--from", "one"], 1, "is a city already"),
+    ] {
+        let error = place.gc(&here, &args).fails(code);
+        assert!(error.err.contains(said), "{args:?}: {error:?}");
+    }
+    let both = ["init", "x", "--from", "one", "--template", "solo"];
+    place.gc(&here, &both).fails(2);
+    assert_eq!(contents(&here), kept);
+}

@@ -37,6 +37,18 @@ pub(super) const TEMPLATES: &[Template] = &[
         run: "provider = \"demo\"",
     },
     Template {
+        name: "solo",
+        about: "one agent",
+        text: include_str!("../../templates/solo/city.toml"),
+        run: "provider = \"demo\"",
+    },
+    Template {
+        name: "team",
+        about: "a lead, and up to four helpers as they are needed",
+        text: include_str!("../../templates/team/city.toml"),
+        run: "provider = \"demo\"",
+    },
+    Template {
         name: "empty",
         about: "no agents yet",
         text: include_str!("../../templates/empty/city.toml"),
@@ -184,7 +196,7 @@ mod tests {
             Some("gc init 'my city' --template demo")
         );
         let far = find("metropolis", Path::new(".")).unwrap_err();
-        assert_eq!(far.causes, ["there is: demo, empty"]);
+        assert_eq!(far.causes, ["there is: demo, solo, team, empty"]);
     }
 
     proptest! {

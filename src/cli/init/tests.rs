@@ -49,7 +49,8 @@ fn a_city_is_made_with_its_parents() {
         name: "my-city".into(),
         path: path.clone(),
         template: Some("demo"),
-        created: vec!["city.toml", ".gc/"],
+        from: None,
+        created: vec!["city.toml".into(), ".gc/".into()],
     };
     assert_eq!(made, expected);
     let config = fs::read_to_string(path.join("city.toml")).unwrap();
@@ -89,7 +90,10 @@ fn force_adds_only_what_is_missing() {
     fs::write(place.path("a/city.toml"), "# mine\n").unwrap();
     fs::remove_dir(place.path("a/.gc")).unwrap();
     let half = create(&args).unwrap();
-    assert_eq!((half.template, half.created), (None, vec![".gc/"]));
+    assert_eq!(
+        (half.template, half.created),
+        (None, vec![".gc/".to_owned()])
+    );
     let config = fs::read(place.path("a/city.toml")).unwrap();
     assert_eq!(config, b"# mine\n");
 
@@ -152,14 +156,15 @@ fn the_summary_says_what_to_do_next() {
         name: "my-city".into(),
         path: "/x/my-city".into(),
         template: Some("demo"),
-        created: vec!["city.toml", ".gc/"],
+        from: None,
+        created: vec!["city.toml".into(), ".gc/".into()],
     };
     assert_eq!(
         summary(&made, Some(Path::new("my-city"))),
         "✓ created my-city (template demo)    next: cd my-city && gc start"
     );
     made.template = None;
-    made.created = vec![".gc/"];
+    made.created = vec![".gc/".to_owned()];
     assert_eq!(
         summary(&made, None),
         "✓ completed my-city: .gc/    next: gc start"
