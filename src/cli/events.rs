@@ -1,5 +1,6 @@
 //! `gc events`: what happened in a city, or in all of them.
 
+mod print;
 mod sources;
 
 use std::time::Duration;
@@ -17,6 +18,8 @@ use crate::config::duration;
 use crate::control::home::CityDir;
 use crate::events::EventLog;
 use crate::model::Event;
+use print::Printer;
+pub(super) use print::row;
 use sources::{After, Sources, Told};
 
 /// How many events are shown unless told otherwise.
@@ -280,69 +283,6 @@ fn has(event: &Event, key: &str, wanted: &str) -> bool {
         Some(value) => serde_json::from_str(wanted).is_ok_and(|wanted: Value| wanted == *value),
         None => false,
     }
-}
-
-struct Printer<'a> {
-    context: &'a Context,
-    sources: Sources,
-    /// How far each log was told.
-    places: Vec<u64>,
-}
-
-impl Printer<'_> {
-    fn print(&mut self, told: &Told) -> CliResult {
-        self.pass(told);
-        let out = self.context.out;
-        if !out.json {
-            return out.line(self.row(told));
-        }
-        let (index, event) = told;
-        let mut line = json!(event);
-        let city = &self.sources.all[*index].name;
-        if !city.is_empty() {
-            line["city"] = json!(city);
-        }
-        if self.sources.several {
-            line["cursor"] = json!(self.sources.cursor(&self.places));
-        }
-        out.document(&line)
-    }
-
-    fn pass(&mut self, (index, event): &Told) {
-        self.places[*index] = event.seq;
-    }
-
-    fn row(&self, (index, event): &Told) -> String {
-        match self.sources.several {
-            true => format!("{:<14}  {}", self.sources.all[*index].name, row(event)),
-            false => row(event),
-        }
-    }
-}
-
-/// An event as people read it.
-pub(super) fn row(event: &Event) -> String {
-    let time = event.ts.format("%H:%M:%SZ");
-    let (kind, subject) = (&event.kind, &event.subject);
-    let text = match event.message.as_str() {
-        "" => event.payload.get("reason").and_then(Value::as_str),
-        message => Some(message),
-    };
-    let text = one_line(text.unwrap_or_default());
-    let row = format!("{time} {kind:<18}  {subject:<14}  {text}");
-    row.trim_end().to_owned()
-}
-
-/// What happened and, of an agent's last words, the very last: an event is one line, and nothing in
-/// it steers the terminal.
-fn one_line(text: &str) -> String {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or_default();
-    let line = match lines.next_back() {
-        Some(last) => format!("{first}: {last}"),
-        None => first.to_owned(),
-    };
-    line.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> CliResult<T> {

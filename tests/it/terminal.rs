@@ -222,3 +222,34 @@ fn a_watched_tree_ends_with_q_and_gives_the_terminal_back() {
     let after = tcgetattr(&theirs).unwrap();
     assert_eq!(after.local_modes, before.local_modes);
 }
+
+#[test]
+fn at_a_terminal_a_new_city_is_asked_for() {
+    let place = Place::new();
+    let (ours, theirs) = terminal(100);
+    let mut ours = File::from(ours);
+    std::io::Write::write_all(&mut ours, b"solo\n\n").unwrap();
+    let mut command = place.command(&place.path(""), &["init", "asked"]);
+    command
+        .stdin(theirs.try_clone().unwrap())
+        .stdout(theirs.try_clone().unwrap())
+        .stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut text = Vec::new();
+    let _ = ours.read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
+    assert!(text.contains("What do its agents run?"), "{text}");
+    let toml = std::fs::read_to_string(place.path("asked/city.toml")).unwrap();
+    assert!(
+        toml.contains("name = \"worker\"") && toml.contains("provider = \"demo\""),
+        "{toml}"
+    );
+    // Without a person, or with an answer, nothing is asked.
+    let said = place.gc(&place.path(""), &["init", "silent"]).ok();
+    assert!(
+        said.err.is_empty() && said.out.contains("template demo"),
+        "{said:?}"
+    );
+}
