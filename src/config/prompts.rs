@@ -1,5 +1,6 @@
 //! The first prompt of an agent: its template and the fragments in it.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use gascity_actors::model::{Template, canonical_hash, sha256_hex};
@@ -18,8 +19,8 @@ pub(super) struct Request<'a> {
     pub(super) file: Option<(PathBuf, Span)>,
     /// Fragments to append, with where they are named and the path of that key.
     pub(super) fragments: Vec<(String, Span, String)>,
-    /// Directories that hold fragments, the nearest first.
-    pub(super) shared: Vec<PathBuf>,
+    /// Directories that may have fragments, the nearest first.
+    pub(super) layers: Vec<Cow<'a, Path>>,
     /// Names of the agent's variables.
     pub(super) env: Vec<&'a str>,
     /// Path of the agent's table.
@@ -146,8 +147,9 @@ impl Request<'_> {
         sources: &mut Sources,
         problems: &mut Problems,
     ) -> Option<(Template, String)> {
-        let files = self.shared.iter().flat_map(|dir| {
-            ["md.tmpl", "md"].map(|extension| dir.join(format!("{name}.{extension}")))
+        let files = self.layers.iter().flat_map(|dir| {
+            ["md.tmpl", "md"]
+                .map(|extension| dir.join(format!("prompts/shared/{name}.{extension}")))
         });
         let plain = !name.contains('/') && !name.starts_with('.');
         for file in files.filter(|_| plain) {
@@ -159,8 +161,8 @@ impl Request<'_> {
             return Some((template, sha256_hex(text.as_bytes())));
         }
         // Its coming is a change.
-        for dir in self.shared.iter().filter(|_| plain) {
-            sources.awaited(&dir.join(format!("{name}.md")));
+        for dir in self.layers.iter().filter(|_| plain) {
+            sources.awaited(&dir.join(format!("prompts/shared/{name}.md")));
         }
         let message = format!("there is no prompt fragment {name:?}");
         problems.push(

@@ -1,5 +1,6 @@
 //! The making of one spec.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -232,22 +233,19 @@ impl Make<'_, '_> {
                 .composed
                 .packs
                 .get(index)
-                .map(|pack| pack.dir.clone())
+                .map(|pack| Cow::Borrowed(pack.dir.as_path()))
         };
         let nearest = self.entry.pack.and_then(pack).into_iter();
-        let declared = [
-            self.problems.files.dir(&self.entry.header).to_owned(),
-            defaults.root.to_owned(),
-        ];
+        let declared = self.problems.files.dir(&self.entry.header).to_owned();
+        let declared = [Cow::Owned(declared), Cow::Borrowed(defaults.root)];
         let others = defaults.composed.scope_of(self.entry).into_iter().rev();
         let others = others.filter(|index| Some(*index) != self.entry.pack);
         // A directory named twice is looked into twice: cheaper than to compare all for each agent.
-        let dirs = nearest.chain(declared).chain(others.filter_map(pack));
-        let shared: Vec<PathBuf> = dirs.map(|dir| dir.join("prompts/shared")).collect();
+        let layers = nearest.chain(declared).chain(others.filter_map(pack));
         let request = prompts::Request {
             file,
             fragments: fragments.collect(),
-            shared,
+            layers: layers.collect(),
             env: env.keys().map(String::as_str).collect(),
             path: &self.entry.path,
         };
