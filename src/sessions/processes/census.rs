@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use gascity_actors::model::RunToken;
 
-use super::{Mark, lock};
+use super::{Led, Mark, lock};
 use crate::sessions::proc::{self, Environ, Stat};
 
 /// All processes at one time, and which run of this city they belong to.
@@ -45,20 +45,14 @@ impl Processes {
 
     /// Everything alive of a run, deepest first: its leader with its process group and
     /// kernel session, whoever carries its token, and their descendants.
-    pub(in crate::sessions) fn of_run(
-        &self,
-        token: &RunToken,
-        leader: i32,
-        start: u64,
-    ) -> Vec<Stat> {
+    pub(in crate::sessions) fn of_run(&self, run: &dyn Led) -> Vec<Stat> {
+        let (token, leader) = (run.token(), run.pid().as_raw_nonzero().get());
         let pids = |found: Option<&Vec<i32>>| found.cloned().unwrap_or_default();
         let mut seeds = pids(self.runs.get(token));
-        // Its number means this run only while its leader exists, if only as a zombie.
-        if self
-            .all
-            .get(&leader)
-            .is_some_and(|stat| stat.start == start)
-        {
+        // Its number means this run only while its leader exists, if only as a zombie. A stranger
+        // may have been given it since, and even within the same tick.
+        let is_leader = |stat: &Stat| stat.start == run.start() && (stat.dead || run.is_live());
+        if self.all.get(&leader).is_some_and(is_leader) {
             seeds.push(leader);
             seeds.extend(pids(self.groups.get(&leader)));
             seeds.extend(pids(self.sessions.get(&leader)));

@@ -137,8 +137,7 @@ pub(in crate::sessions) fn belonging(
     mark: &Mark,
     run: &dyn Led,
 ) -> io::Result<Vec<Stat>> {
-    let leader = run.pid().as_raw_nonzero().get();
-    Ok(census.take(mark)?.of_run(run.token(), leader, run.start()))
+    Ok(census.take(mark)?.of_run(run))
 }
 
 /// Opens each process and looks again that it is still the one that was chosen.

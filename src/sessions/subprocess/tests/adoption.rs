@@ -249,3 +249,59 @@ async fn a_dropped_start_leaves_nothing_and_a_dropped_provider_ends_nothing() {
     drop(other);
     assert!(is_alive(pid.cast_signed()));
 }
+
+/// Row 38, in a pid namespace, where a number can be given out again.
+#[tokio::test]
+async fn a_number_that_was_given_out_again_is_nobody_of_ours() {
+    const INSIDE: &str = "GC_TEST_PID_NAMESPACE";
+    let unshare = |program: &std::ffi::OsStr, words: &[&str]| {
+        let mut command = process::Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc"]);
+        command.arg(program).args(words).env(INSIDE, "1").output()
+    };
+    if std::env::var_os(INSIDE).is_none() {
+        let may = unshare(
+            "sh".as_ref(),
+            &["-c", "echo 300 >/proc/sys/kernel/ns_last_pid"],
+        );
+        if !may.is_ok_and(|done| done.status.success()) {
+            println!("skipped: pid namespaces cannot be had here");
+            return;
+        }
+        let path = module_path!().split_once("::").unwrap().1;
+        let name = format!("{path}::a_number_that_was_given_out_again_is_nobody_of_ours");
+        let exe = std::env::current_exe().unwrap();
+        let done = unshare(exe.as_os_str(), &["--exact", &name, "--nocapture"]).unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(
+            done.status.success() && said.contains("1 passed"),
+            "{done:?}"
+        );
+        return;
+    }
+    let mut city = City::new();
+    let (_, pid) = city.idle("a").await;
+    kill(pid);
+    until("dead", async || !city.is_running("a").await).await;
+    until("reaped", async || proc::stat(pid).unwrap().is_none()).await;
+    // Threads take numbers too, so more than one try may be needed.
+    let mut stranger = None;
+    for _ in 0..100 {
+        fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).unwrap();
+        let mut child = process::Command::new("sleep").arg("1000").spawn().unwrap();
+        if child.id().cast_signed() == pid {
+            stranger = Some(child);
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let mut stranger = stranger.expect("the number again");
+    city.provider = provider(city.root.clone());
+    assert!(!city.facts("a").await.unwrap().live);
+    let stopped = city.provider.stop(session("a"), Fence::Any).await;
+    assert_eq!(stopped, Ok(Stopped::Clean));
+    assert_eq!(stranger.try_wait().unwrap(), None, "it was signalled");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
