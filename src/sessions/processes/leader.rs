@@ -30,6 +30,12 @@ pub(in crate::sessions) trait Led {
     /// The leader was seen to have ended.
     fn was_seen_ended(&self) -> bool;
 
+    /// Where it was started, if that is known better than from the leader, which at first is
+    /// still what it was forked from.
+    fn dir(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Whether the leader has not exited, as the kernel says.
     fn is_live(&self) -> bool {
         !self.was_seen_ended() && self.pidfd().is_some_and(|pidfd| !has_fired(pidfd))
@@ -150,14 +156,15 @@ pub(in crate::sessions) async fn copy_to<R: Led + Send + Sync + 'static>(
     blocking(move || copy_files(&from, &work_dir(&*run)?, &to)).await
 }
 
-/// Where a run was started: as its leader was told, else where the leader is now.
+/// Where a run was started: as known, as its leader was told, else where the leader is now.
 fn work_dir(run: &impl Led) -> std::io::Result<PathBuf> {
     let pid = run.pid().as_raw_nonzero();
-    let told = Environ::of(pid.get())?.and_then(|environ| {
+    let told = || {
+        let environ = Environ::of(pid.get()).ok()??;
         let dir = environ.get("GC_DIR")?;
         Some(PathBuf::from(std::ffi::OsStr::from_bytes(dir)))
-    });
-    let dir = match told {
+    };
+    let dir = match run.dir().or_else(told) {
         Some(dir) => dir,
         None => std::fs::read_link(format!("/proc/{pid}/cwd"))?,
     };

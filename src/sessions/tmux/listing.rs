@@ -137,6 +137,7 @@ impl Row {
         let [pane, _, agent, started] = &self.marks;
         let started: i64 = started.as_ref()?.parse().ok()?;
         Some(Identity {
+            dir: None,
             name: SessionName::new(&self.name).ok()?,
             token: self.token()?,
             agent: AgentName::new(agent.as_ref()?).ok()?,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub(super) struct Run {
     pub(super) pid: Pid,
     pub(super) start: u64,
     pub(super) started_at: DateTime<Utc>,
+    /// Where it was started, if this process did that.
+    dir: Option<PathBuf>,
     /// Metadata that only the supervisor writes; the rest is read with each listing.
     pub(super) notes: Mutex<BTreeMap<Note, String>>,
     /// `None`: it was dead when it was found.
@@ -77,6 +80,8 @@ pub(super) struct Identity {
     pub(super) pid: Pid,
     pub(super) started_at: DateTime<Utc>,
     pub(super) attached: bool,
+    /// Where it was started, if this process did that.
+    pub(super) dir: Option<PathBuf>,
     pub(super) notes: BTreeMap<Note, String>,
 }
 
@@ -105,6 +110,7 @@ impl Run {
             pid,
             started_at,
             attached,
+            dir,
             notes,
         } = identity;
         Self {
@@ -115,6 +121,7 @@ impl Run {
             pid,
             start,
             started_at,
+            dir,
             notes: Mutex::new(notes),
             ended: AtomicBool::new(pidfd.is_none()),
             attached: AtomicBool::new(attached),
@@ -174,6 +181,10 @@ impl Led for Run {
 
     fn pid(&self) -> Pid {
         self.pid
+    }
+
+    fn dir(&self) -> Option<PathBuf> {
+        self.dir.clone()
     }
 
     fn start(&self) -> u64 {

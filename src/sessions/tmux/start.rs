@@ -128,7 +128,9 @@ impl Inner {
             blocks = server.link.ask(line).await.map_err(lost)?;
         }
         let seat = self.seat(&server, &blocks)?;
-        let pid = self.take_over(slot, &server, seat, token, spec).await?;
+        let pid = self
+            .take_over(slot, &server, seat, token, spec, plan.dir)
+            .await?;
         Ok(Started {
             pid: Some(pid),
             warnings: plan.warnings,
@@ -278,9 +280,11 @@ impl Inner {
         (seat, pid): (Seat, Pid),
         token: RunToken,
         spec: &StartSpec,
+        dir: PathBuf,
     ) -> Result<u32, StartFailure> {
         let pane = seat.pane.clone();
         let identity = Identity {
+            dir: Some(dir),
             name: spec.session.clone(),
             token,
             agent: spec.agent.clone(),
