@@ -123,10 +123,7 @@ impl Actor for Worker {
     ) -> Result<(), ActorProcessingErr> {
         let _busy = st.args.gauge.enter(msg.kind());
         let effects = match msg {
-            WorkerMsg::StartDone(result) => {
-                st.forget_start();
-                st.run.on_start_done(result)
-            }
+            WorkerMsg::StartDone(result) => st.on_start_done(result),
             WorkerMsg::Probed(result) => st.run.on_probed(result),
             WorkerMsg::Exited(token, status) if token == st.args.token => st.run.on_exit(status),
             WorkerMsg::Exited(..) => return Ok(()), // an older run of this name

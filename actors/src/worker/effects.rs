@@ -1,5 +1,6 @@
 //! What a Worker does: launched here, told to it as a message when it is done.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::{WorkerShared, WorkerState, setup};
 use crate::city::CityMsg;
 use crate::mailbox::Timer;
 use crate::model::{
-    AgentEnd, EndKind, FailureClass, RunToken, SessionName, StartFailure, StopReason,
+    AgentEnd, Began, EndKind, FailureClass, RunToken, SessionName, StartFailure, StopReason,
 };
 use crate::policy::{fit_first_message, without_terminal};
 use crate::ports::{
@@ -42,7 +43,12 @@ impl WorkerState {
     pub(super) fn perform(&mut self, effects: Vec<Effect>) -> Result<(), ActorProcessingErr> {
         for effect in effects {
             match effect {
-                Effect::Start => self.start(),
+                Effect::Start => {
+                    if let Some(result) = self.start() {
+                        let effects = self.on_start_done(result);
+                        self.perform(effects)?;
+                    }
+                }
                 Effect::Probe => self.probe(Duration::ZERO),
                 Effect::ProbeLater => self.probe(PROBE_RETRY),
                 Effect::Capture => {
@@ -91,15 +97,14 @@ impl WorkerState {
         Err(Box::new(end))
     }
 
-    fn start(&mut self) {
+    /// A start that takes no time is over when this returns; else its result comes as a message.
+    fn start(&mut self) -> Option<Result<Began, StartFailure>> {
         let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
         let (token, session) = (self.args.token.clone(), self.args.session.clone());
         let limit = self.args.startup_timeout;
         let Some(spec) = self.args.start.clone() else {
             // Adopted runs are never started by this Worker; see `Mode`.
-            let failure = provider_failure("nothing to start".into());
-            me.send(WorkerMsg::StartDone(Err(failure)));
-            return;
+            return Some(Err(provider_failure("nothing to start".into())));
         };
         let (spec, warning) = fitted(&*ports.sessions, spec);
         let clears = self.args.clears_scrollback;
@@ -113,7 +118,7 @@ impl WorkerState {
             capture_lines: self.args.capture_lines,
             warning,
         };
-        self.starting = Some(Timer::spawn(async move {
+        let start = at_once(async move {
             let start = caught(ports.sessions.start(token.clone(), spec));
             let (result, in_vain) = match timeout(limit, start).await {
                 Err(_) => {
@@ -136,8 +141,21 @@ impl WorkerState {
                 let stop = ports.sessions.stop(session, Fence::Token(token));
                 let _ = timeout(STOP_LIMIT, stop).await;
             }
-            me.send(WorkerMsg::StartDone(result));
-        }));
+            result
+        });
+        match start {
+            Ok(result) => Some(result),
+            Err(start) => {
+                let told = async move { me.send(WorkerMsg::StartDone(start.await)) };
+                self.starting = Some(Timer::spawn(told));
+                None
+            }
+        }
+    }
+
+    pub(super) fn on_start_done(&mut self, result: Result<Began, StartFailure>) -> Vec<Effect> {
+        self.forget_start();
+        self.run.on_start_done(result)
     }
 
     fn probe(&self, delay: Duration) {
@@ -153,24 +171,22 @@ impl WorkerState {
         });
     }
 
-    /// The last words, if they are at hand; else they come as a message. The restart waits for
-    /// them, and to hand them from task to task takes longer than to read a few.
+    /// The last words, if they are at hand; else they come as a message.
     fn capture(&self) -> Option<String> {
         let (me, ports) = (self.me.clone(), self.args.shared.ports.clone());
         let (session, lines) = (self.args.session.clone(), self.args.capture_lines);
-        let mut capture = Box::pin(async move {
+        let capture = at_once(async move {
             let peek = timeout(CAPTURE_LIMIT, ports.sessions.peek(session, lines)).await;
             // Last words are a courtesy; without them the end is reported all the same.
             peek.ok().and_then(Result::ok).unwrap_or_default()
         });
-        let at_once = capture
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
-        if let Poll::Ready(tail) = at_once {
-            return Some(tail);
+        match capture {
+            Ok(tail) => Some(tail),
+            Err(capture) => {
+                tokio::spawn(async move { me.send(WorkerMsg::Captured(capture.await)) });
+                None
+            }
         }
-        tokio::spawn(async move { me.send(WorkerMsg::Captured(capture.await)) });
-        None
     }
 
     /// Metadata is written in the order it is asked for.
@@ -271,6 +287,17 @@ fn fitted(sessions: &dyn Sessions, spec: Arc<StartSpec>) -> (Arc<StartSpec>, Opt
         ..(*spec).clone()
     };
     (Arc::new(spec), warning)
+}
+
+/// What is ready already, or the rest of the way to it. A restart is a chain of such steps, and to
+/// hand them from task to task, and so from one processor to another, takes longer than most do.
+fn at_once<F: Future>(future: F) -> Result<F::Output, Pin<Box<F>>> {
+    let mut future = Box::pin(future);
+    let look = &mut Context::from_waker(Waker::noop());
+    match future.as_mut().poll(look) {
+        Poll::Ready(output) => Ok(output),
+        Poll::Pending => Err(future),
+    }
 }
 
 /// Ends the session of this run. One that belongs to another run proves that this one has none.

@@ -55,7 +55,11 @@ async fn agents_as_text_are_those_of_the_view_whatever_happens() {
 
 #[tokio::test(start_paused = true)]
 async fn an_actor_remembers_its_last_messages() {
-    let (town, _city) = Town::with(city("a").agent(agent("db"))).await;
+    let town = Town::new().await;
+    let city = town.add(city("a").agent(agent("db")));
+    let late = crate::util::starts_in(Duration::from_millis(1)); // so it is told by a message
+    city.sessions.script("db", late);
+    pass(MINUTE).await;
     let show = async |path: &str| town.door().show(path).await.unwrap();
     let worker = show("a/db").await.unwrap();
     assert_eq!(worker.node.path, "a/db");
