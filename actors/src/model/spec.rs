@@ -283,7 +283,7 @@ pub struct InstanceTexts {
     pub session_setup: Vec<Template>,
     /// As [`AgentSpec::live`].
     pub live: Vec<Template>,
-    /// As [`Prompt::text`].
+    /// As [`Prompt::text`](super::Prompt::text).
     pub prompt: Option<Template>,
     /// Parts of the fingerprint that the launch does not tell.
     pub parts: BTreeMap<String, String>,

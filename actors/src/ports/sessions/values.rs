@@ -100,7 +100,7 @@ pub fn nudge_text(text: &str) -> Result<String, SessionError> {
     Ok(clean)
 }
 
-/// A place in a working directory, as [`Sessions::copy_to`] takes it.
+/// A place in a working directory, as [`Sessions::copy_to`](super::Sessions::copy_to) takes it.
 ///
 /// # Errors
 /// [`SessionError::Invalid`] if it leads elsewhere.
