@@ -126,8 +126,10 @@ impl Registry {
     /// cannot be read. The last good set should stay in force then.
     pub fn read(&self) -> Result<Contents, RegistryError> {
         let bytes = self.bytes()?;
-        let entries = document::parse(&self.file, &bytes)?.entries;
-        let mut contents = resolve(&entries);
+        let parsed = document::parse(&self.file, &bytes)?;
+        let mut contents = resolve(&parsed.entries);
+        let ignored = |key| format!("`{key}` is not a key of a registry, ignored");
+        contents.warnings.extend(parsed.unknown.iter().map(ignored));
         contents.empty = bytes.trim_ascii().is_empty();
         contents.digest = digest(&bytes);
         Ok(contents)
@@ -159,8 +161,10 @@ fn resolve(entries: &[Entry]) -> Contents {
     let mut keys: Vec<CityKey> = Vec::new();
     let mut names: HashMap<String, PathBuf> = HashMap::new();
     for (index, entry) in entries.iter().enumerate() {
+        let number = index + 1;
+        let ignored = |key| format!("entry {number}: `{key}` is not a key of [[cities]], ignored");
+        warnings.extend(entry.unknown.iter().map(ignored));
         let Some(path) = entry.path.as_deref().filter(|p| p.is_absolute()) else {
-            let number = index + 1;
             warnings.push(format!("entry {number} has no absolute path, skipped"));
             continue;
         };

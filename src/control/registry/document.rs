@@ -12,6 +12,8 @@ use super::{RegistryError, digest};
 pub(super) struct Entry {
     pub(super) path: Option<PathBuf>,
     pub(super) name: Option<String>,
+    /// Keys that mean nothing.
+    pub(super) unknown: Vec<String>,
 }
 
 impl Entry {
@@ -20,6 +22,7 @@ impl Entry {
         Self {
             path: text("path").map(PathBuf::from),
             name: text("name").map(str::to_owned),
+            unknown: unknown(table, &["path", "name"]),
         }
     }
 
@@ -31,6 +34,12 @@ impl Entry {
             .or_else(|| Some(path.file_name()?.to_string_lossy().into_owned()))
             .unwrap_or_default()
     }
+}
+
+/// Keys of a table that are not known.
+fn unknown(table: &dyn TableLike, known: &[&str]) -> Vec<String> {
+    let keys = table.iter().map(|(key, _)| key.to_owned());
+    keys.filter(|key| !known.contains(&key.as_str())).collect()
 }
 
 /// `workspace.name` of the city at `path`; a config that cannot be read names nothing.
@@ -49,6 +58,8 @@ fn declared_name(path: &Path) -> Option<String> {
 /// A registry that parsed.
 pub(super) struct Parsed {
     pub(super) entries: Vec<Entry>,
+    /// Keys beside the entries.
+    pub(super) unknown: Vec<String>,
     pub(super) document: DocumentMut,
 }
 
@@ -73,6 +84,7 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Parsed, RegistryError> 
         .map_err(|at| error(at, "`cities` must be an array of tables"))?;
     Ok(Parsed {
         entries,
+        unknown: unknown(document.as_table(), &["cities"]),
         document: document.into_mut(),
     })
 }

@@ -166,6 +166,14 @@ fn comments_and_unknown_keys_survive_edits() {
     let place = Place::with(
         "# my cities\nowner = \"me\" # who\n\n# first\n[[cities]]\npath = \"/gone/one\"\nname = \"one\"\ncolour = \"red\" # mine\n\n# second\n[[cities]]\npath = \"/gone/two\"\nname = \"two\"\n\n[other]\nx = 1\n# the end\n",
     );
+    assert_eq!(
+        place.registry.read().unwrap().warnings,
+        [
+            "entry 1: `colour` is not a key of [[cities]], ignored",
+            "`owner` is not a key of a registry, ignored",
+            "`other` is not a key of a registry, ignored",
+        ]
+    );
     let city = place.city("three");
     place.registry.register(&city, &name("three")).unwrap();
     let text = place.text();
